@@ -1,0 +1,60 @@
+"""The errors fedse raises on purpose. Each message is one sentence: what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+
+class FedseError(Exception):
+    """Something a user can mend. The command line prints the message alone and leaves with `exit_code`."""
+
+    exit_code = 1
+
+
+class BadInput(FedseError):
+    """The user gave something that cannot be used; nothing was written."""
+
+    exit_code = 2
+
+
+class UnknownName(BadInput):
+    """No plug-in has this name."""
+
+
+class MissingExtra(BadInput):
+    """A library that this feature needs is not installed."""
+
+    def __init__(self, feature: str, library: str, extra: str) -> None:
+        super().__init__(
+            f"{feature} needs the library {library}, which is not installed: run `pip install 'fedse[{extra}]'`."
+        )
+
+
+class TemplateNotAppendOnly(BadInput):
+    """A chat template changes earlier turns, so token ids could not be kept as generated."""
+
+
+class BufferUnusable(BadInput):
+    """A buffer file is damaged, of a newer schema, or was made with another tokenizer."""
+
+
+class RunConflict(BadInput):
+    """A run folder belongs to another experiment, is in use, or is damaged."""
+
+
+class CannotWrite(FedseError):
+    """The disk is full or the folder is read-only."""
+
+
+class TooManyErrors(FedseError):
+    """Worlds broke more often than the experiment allows."""
+
+
+class NothingTrained(FedseError):
+    """No client sent an update that could be used although some tried."""
+
+
+class SwapFailed(FedseError):
+    """The adapter that answers is not the adapter that was loaded."""
+
+
+class Stopped(Exception):
+    """The run was asked to stop and has reached a safe point. Not an error."""

@@ -1,0 +1,157 @@
+"""Short name or dotted path -> class.
+
+A plug-in is a class with an optional nested `Options` (pydantic) that lists what may be set in the experiment file.
+Its module must import without torch, so that a file can be checked on a machine that only runs the server.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, model_serializer
+from pydantic_core import PydanticCustomError
+
+from fedse.errors import UnknownName
+
+KNOWN: dict[str, dict[str, str]] = {
+    "world": {
+        "maze": "fedse.worlds.maze:Maze",
+        "wordle": "fedse.worlds.wordle:Wordle",
+    },
+    "model": {
+        "tiny": "fedse.models.tiny:Tiny",
+        "huggingface": "fedse.models.huggingface:HuggingFace",
+        "table": "fedse.models.table:Table",
+    },
+    "policy": {
+        "transformer": "fedse.policies.transformer:TransformerPolicy",
+        "table": "fedse.policies.table:TablePolicy",
+    },
+    "start": {
+        "demonstrations": "fedse.rollouts.demonstrations:Demonstrations",
+        "none": "fedse.rollouts.demonstrations:NoDemonstrations",
+    },
+    "filter": {
+        "success": "fedse.experience.filters:Success",
+        "none": "fedse.experience.filters:KeepAll",
+        "threshold": "fedse.experience.filters:Threshold",
+        "best_of_task": "fedse.experience.filters:BestOfTask",
+    },
+    "learner": {
+        "imitation": "fedse.learners.imitation:Imitation",
+        "table": "fedse.learners.table:TableLearner",
+    },
+    "aggregator": {
+        "mean": "fedse.aggregators.mean:Mean",
+    },
+    "engine": {
+        "local": "fedse.engines.local:LocalEngine",
+    },
+}
+
+
+class PluginOptions(BaseModel):
+    """What an experiment file may set: no unknown keys, no change after it was read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a mistyped name, empty when nothing is near."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"did you mean '{close[0]}'? " if close else ""
+
+
+def resolve(kind: str, name: str) -> type[Any]:
+    """The class behind a short name or a dotted path such as `my_package.my_world:MyWorld`."""
+    path = KNOWN[kind].get(name, name)
+    module_name, _, class_name = path.partition(":")
+    if not class_name:
+        raise UnknownName(
+            f"unknown {kind} '{name}': {nearest(name, KNOWN[kind])}"
+            f"Known: {', '.join(sorted(KNOWN[kind]))}; a class of your own is given as 'package.module:Class'."
+        )
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except ModuleNotFoundError as error:
+        if error.name and not (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise
+        raise UnknownName(f"{kind} '{name}': there is no module '{error.name}' on the Python path.") from error
+    except AttributeError as error:
+        raise UnknownName(f"{kind} '{name}': module '{module_name}' has no class '{class_name}'.") from error
+    if not isinstance(found, type):
+        raise UnknownName(f"{kind} '{name}': '{class_name}' is not a class.")
+    return found
+
+
+def options_of(kind: str, name: str) -> type[BaseModel]:
+    """The options a plug-in accepts; one without `Options` accepts none."""
+    found = getattr(resolve(kind, name), "Options", PluginOptions)
+    assert issubclass(found, BaseModel)
+    return found
+
+
+class Part(BaseModel):
+    """A choice for one slot of the round: a plug-in's name and its options, complete with defaults.
+
+    In YAML either the bare name (`aggregator: mean`) or a mapping with `name` (`learner: {name: imitation, epochs: 3}`).
+    """
+
+    model_config = ConfigDict(frozen=True)
+    name: str
+    options: dict[str, Any]
+
+    @model_serializer
+    def _flat(self) -> dict[str, Any]:
+        return {"name": self.name, **self.options}
+
+
+class PartOf:
+    """Annotation that validates a `Part` against the plug-ins of one kind.
+
+    A mapping without `name` means the default plug-in with other options.
+    """
+
+    def __init__(self, kind: str, default: str = "") -> None:
+        self.kind = kind
+        self.default = default
+
+    def default_part(self, name: str) -> Part:
+        return Part(name=name, options=options_of(self.kind, name)().model_dump())
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_wrap_validator_function(self._validate, handler(source))
+
+    def _validate(self, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        if isinstance(value, Part):
+            return value
+        if isinstance(value, str):
+            value = {"name": value}
+        if isinstance(value, Mapping) and "name" not in value and self.default:
+            value = {"name": self.default, **value}
+        if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
+            raise PydanticCustomError(
+                "part", "expected the name of a {kind} or a mapping with 'name'", {"kind": self.kind}
+            )
+        given = {key: item for key, item in value.items() if key != "name"}
+        try:
+            options = options_of(self.kind, value["name"])(**given)
+        except UnknownName as error:
+            raise PydanticCustomError("unknown_name", "{message}", {"message": str(error)}) from error
+        except ValidationError as error:
+            raise PydanticCustomError(
+                "part_options",
+                "bad options",
+                {"errors": error.errors(include_url=False), "model": options_of(self.kind, value["name"])},
+            ) from error
+        return handler({"name": value["name"], "options": options.model_dump()})
+
+
+def build(kind: str, part: Part, *needs: Any) -> Any:
+    """Make the plug-in: what it needs from its surroundings first, its options as keywords."""
+    return resolve(kind, part.name)(*needs, **part.options)

@@ -1,0 +1,161 @@
+"""What a plug-in must do. Nothing needs to inherit from these: having the methods is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fedse.types import Adapter, ClientUpdate, Layout, RoundTask, ServerState, Trajectory, Vector
+
+
+class Chat(Protocol):
+    """Text to token ids and back. A conversation is the opening, then turns and replies, each appended once."""
+
+    end_ids: frozenset[int]
+    """A reply ends with one of these ids."""
+    fingerprint: str
+    """Hash of tokenizer and template: ids of different fingerprints must not be mixed."""
+
+    def opening(self, rules: str) -> list[int]:
+        """The rules as first message and the agent's fixed acceptance, which is not learned from."""
+        ...
+
+    def turn(self, observation: str) -> list[int]:
+        """An observation and everything up to where the agent's reply begins."""
+        ...
+
+    def reply(self, text: str) -> list[int]:
+        """A reply the agent did not sample (a demonstration), with its end-of-turn id."""
+        ...
+
+    def text(self, ids: Sequence[int]) -> str:
+        """What a sampled reply says, without delimiters."""
+        ...
+
+
+class Model(Protocol):
+    """A frozen base model that all clients of a process share."""
+
+    chat: Chat
+    context: int
+    """Longest conversation in tokens."""
+
+    def initial_adapter(self, seed: int) -> Adapter:
+        """The adapter before any round: it changes nothing about the base model."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the replies of one conversation are drawn. Temperature 0 takes the likeliest token."""
+
+    key: int
+    temperature: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    slot: int
+    ids: tuple[int, ...]
+    ended: bool
+    """The last id is an end-of-turn id; otherwise the reply was cut at its length limit."""
+
+
+@dataclass(slots=True)
+class Usage:
+    """Tokens a policy has handled since it was built."""
+
+    prefilled: int = 0
+    """Tokens of prompts and observations that were run through the model."""
+    prefilled_without_cache: int = 0
+    """What it would have been, had every turn encoded its whole conversation again."""
+    decoded: int = 0
+
+
+class Policy(Protocol):
+    """Holds open conversations in slots, so that a cache can live from turn to turn."""
+
+    slots: int
+    usage: Usage
+
+    def load(self, adapter: Adapter) -> None:
+        """Answer with this adapter from now on. No conversation may be open."""
+        ...
+
+    def open(self, opening: Sequence[int], sampling: Sampling) -> int:
+        """Take a free slot for a conversation that begins with these ids."""
+        ...
+
+    def extend(self, slot: int, ids: Sequence[int]) -> None:
+        """Append a turn; the agent's reply to it is due."""
+        ...
+
+    def ready(self) -> list[Reply]:
+        """Work until at least one due reply is complete and return the complete ones."""
+        ...
+
+    def close(self, slot: int) -> None:
+        """Free the slot."""
+        ...
+
+
+class Start(Protocol):
+    """What a client's buffer begins with."""
+
+    def trajectories(self, client: str, label: str, world: Any, chat: Chat, seed: int) -> list[Trajectory]: ...
+
+
+class Filter(Protocol):
+    """Chooses which trajectories of a round are remembered. Never sees errors; keeps the order."""
+
+    def keep(self, trajectories: Sequence[Trajectory]) -> list[Trajectory]: ...
+
+
+class Learner(Protocol):
+    """Fits an adapter to trajectories, starting from the broadcast one, with a fresh optimiser."""
+
+    def learn(
+        self, start: Adapter, trajectories: Sequence[Trajectory], key: int
+    ) -> tuple[Adapter, Mapping[str, float]]: ...
+
+
+class StoredUpdate(Protocol):
+    """A client's packed adapter on the server's disk, readable in pieces."""
+
+    @property
+    def client(self) -> str: ...
+
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+
+    @property
+    def layout(self) -> Layout: ...
+
+    def read(self, start: int = 0, stop: int | None = None) -> Vector: ...
+
+
+class Aggregator(Protocol):
+    """Makes the next state from the updates of a round, which come sorted by client name."""
+
+    def aggregate(
+        self, state: ServerState, updates: Sequence[StoredUpdate]
+    ) -> tuple[ServerState, Mapping[str, float]]: ...
+
+
+class Engine(Protocol):
+    """Carries tasks to clients and their updates back. Knows nothing of rounds."""
+
+    clients: tuple[str, ...]
+
+    def send(self, tasks: Mapping[str, RoundTask]) -> None: ...
+
+    def poll(self) -> list[ClientUpdate]:
+        """The updates that have arrived since the last call; blocks until there is one."""
+        ...
+
+
+class Tracker(Protocol):
+    """Is told what happens. May never stop a run."""
+
+    def record(self, event: str, **fields: Any) -> None: ...

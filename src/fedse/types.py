@@ -1,0 +1,194 @@
+"""The plain data that every part of fedse exchanges. Nothing here computes, reads or writes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.float32]
+Tensors = Mapping[str, Vector]
+Layout = tuple[tuple[str, tuple[int, ...]], ...]
+"""Names and shapes of an adapter's tensors in sorted name order: the header of a packed adapter."""
+
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+
+
+class Outcome(StrEnum):
+    """How an episode ended. A broken world is an error, never a failure of the agent."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    ERROR = "error"
+
+
+class Purpose(StrEnum):
+    """Why an episode was played: only exploration and demonstrations may be learned from."""
+
+    EXPLORE = "explore"
+    EVALUATE = "evaluate"
+    DEMONSTRATE = "demonstrate"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One problem of a world. Its id determines the episode on any machine."""
+
+    id: str
+    category: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the agent saw, what it answered and what the world took from the answer."""
+
+    observation: str
+    reply: str
+    thought: str
+    action: str
+    valid: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One finished episode, as text for people and as token ids for the learner. Never leaves its client."""
+
+    client: str
+    world: str
+    task: str
+    purpose: Purpose
+    round: int
+    attempt: int
+    adapter: str
+    """Digest of the adapter that played; empty for a demonstration."""
+    steps: tuple[Step, ...]
+    closing: str
+    """The observation after the last step."""
+    outcome: Outcome
+    score: float
+    token_ids: tuple[int, ...]
+    train_mask: tuple[bool, ...]
+    error: str = ""
+    """Class of the exception when the outcome is an error."""
+    detail: str = ""
+
+    @property
+    def invalid_actions(self) -> int:
+        return sum(not step.valid for step in self.steps)
+
+    @property
+    def agent_tokens(self) -> int:
+        return sum(self.train_mask)
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """LoRA tensors in float32 under the names PEFT uses, with the contents of PEFT's `adapter_config.json`."""
+
+    tensors: Tensors
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def layout(self) -> Layout:
+        return tuple((name, tuple(self.tensors[name].shape)) for name in sorted(self.tensors))
+
+    @property
+    def size(self) -> int:
+        return sum(tensor.size for tensor in self.tensors.values())
+
+    def digest(self) -> str:
+        """Hash of names, shapes and exact values: equal digests mean equal adapters, bit for bit."""
+        content = hashlib.sha256()
+        for name in sorted(self.tensors):
+            content.update(f"{name}{self.tensors[name].shape}".encode())
+            content.update(np.ascontiguousarray(self.tensors[name], dtype=np.float32).tobytes())
+        return content.hexdigest()
+
+
+@dataclass(frozen=True)
+class RoundTask:
+    """What the server sends to a client: the broadcast adapter, packed, and what to do with it."""
+
+    round: int
+    kind: Literal["train", "evaluate"]
+    vector: Vector
+    layout: Layout
+    config: Mapping[str, Any]
+    split: Split = "validation"
+    world: str = ""
+    """Evaluate only this world of the client; empty: all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorldScore:
+    """Counts of one world's evaluation. Sums of counts, so that scores of several clients can be added."""
+
+    world: str
+    split: Split
+    episodes: int
+    """Episodes that ended in success or failure; errors are counted apart."""
+    successes: int
+    steps: int
+    tokens: int
+    invalid: int
+    errors: Mapping[str, int]
+    floor: float
+    ceiling: float
+
+
+@dataclass(frozen=True)
+class ClientUpdate:
+    """The only thing that leaves a client: numbers under known names, and no text.
+
+    `vector` is missing when the client had nothing to learn from or failed; `error` then names the class of the exception.
+    """
+
+    client: str
+    round: int
+    vector: Vector | None
+    layout: Layout
+    counts: Mapping[str, int]
+    metrics: Mapping[str, float]
+    scores: tuple[WorldScore, ...] = ()
+    error: str = ""
+
+    def __post_init__(self) -> None:
+        names = [*self.counts, *self.metrics, *(kind for score in self.scores for kind in score.errors)]
+        if self.error:
+            names.append(self.error)
+        for name in names:
+            # A name in code, never a sentence of a conversation.
+            if not (name.isidentifier() and len(name) <= 64):
+                raise ValueError(f"an update may carry numbers under names like 'loss' only, not {name!r}")
+        for value in [*self.counts.values(), *self.metrics.values()]:
+            if not isinstance(value, (int, float)):
+                raise TypeError(f"an update may carry numbers only, not {type(value).__name__}")
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """Everything the next round depends on. What stands on disk after a round is exactly this."""
+
+    round: int
+    adapter: Adapter
+    memory: Tensors = field(default_factory=dict)
+    """Tensors of the aggregator's own, such as moments."""
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """What happened in one round, in numbers. The scores belong to the adapter that entered it."""
+
+    round: int
+    adapter: str
+    updates: tuple[ClientUpdate, ...]
+    """As received, without their vectors."""
+    refused: Mapping[str, str]
+    diagnostics: Mapping[str, Any]
+    seconds: float
