@@ -1,0 +1,35 @@
+"""Updates on the server's disk, so that memory does not grow with the number of clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedse.types import ClientUpdate, Layout, Vector
+
+
+@dataclass(frozen=True)
+class UpdateFile:
+    """One client's packed adapter in a `.npy` file."""
+
+    client: str
+    counts: Mapping[str, int]
+    layout: Layout
+    path: Path
+
+    def read(self, start: int = 0, stop: int | None = None) -> Vector:
+        """A piece of the vector; only that piece is read from disk."""
+        stored: Vector = np.load(self.path, mmap_mode="r", allow_pickle=False)
+        return np.array(stored[start:stop])
+
+
+def store_update(update: ClientUpdate, folder: Path) -> UpdateFile:
+    if update.vector is None:
+        raise ValueError(f"{update.client} sent no vector")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{update.client}.npy"
+    np.save(path, update.vector, allow_pickle=False)
+    return UpdateFile(update.client, update.counts, update.layout, path)

@@ -1,0 +1,47 @@
+"""Put an adapter into a PEFT model, take it out again, and prove that the model answers with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedse.errors import SwapFailed
+from fedse.types import Adapter
+
+
+def _parameters(model: Any) -> dict[str, torch.nn.Parameter]:
+    """LoRA parameters of a PEFT model under the names PEFT uses on disk."""
+    return {
+        name.replace(".default.", "."): parameter for name, parameter in model.named_parameters() if ".lora_" in name
+    }
+
+
+@torch.no_grad()
+def load_adapter(model: Any, adapter: Adapter) -> None:
+    """Overwrite the model's LoRA tensors. Exact: a tensor that is missing, left over or misshapen is an error."""
+    parameters = _parameters(model)
+    if parameters.keys() != adapter.tensors.keys():
+        odd = sorted(parameters.keys() ^ adapter.tensors.keys())
+        raise SwapFailed(f"the adapter does not fit the model: {len(odd)} tensors differ, the first is {odd[0]}.")
+    for name, parameter in parameters.items():
+        tensor = adapter.tensors[name]
+        if tuple(parameter.shape) != tensor.shape:
+            raise SwapFailed(f"the adapter does not fit the model: {name} is {tensor.shape}, not {parameter.shape}.")
+        parameter.copy_(torch.from_numpy(np.ascontiguousarray(tensor)))
+
+
+@torch.no_grad()
+def read_adapter(model: Any, like: Adapter) -> Adapter:
+    """The model's LoRA tensors as an adapter with the configuration of `like`."""
+    tensors = {name: parameter.float().cpu().numpy().copy() for name, parameter in _parameters(model).items()}
+    return Adapter(tensors, like.config)
+
+
+@torch.no_grad()
+def log_probabilities(model: Any, ids: list[int]) -> torch.Tensor:
+    """Log-probability of each token of `ids` after the first, by one plain forward pass: the learner's view."""
+    tokens = torch.tensor([ids], device=next(model.parameters()).device)
+    logits = model(input_ids=tokens, use_cache=False).logits[0, :-1].float()
+    return torch.log_softmax(logits, dim=-1).gather(1, tokens[0, 1:, None]).squeeze(1).cpu()

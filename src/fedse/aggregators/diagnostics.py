@@ -1,0 +1,133 @@
+"""What a round's updates say about each other: how far each went, whether they agree, what the mean loses.
+
+All numbers are about the change against the broadcast adapter, except the product gap, which is about the adapters:
+
+    product_gap = || mean(B_k A_k) - mean(B_k) mean(A_k) || / || mean(B_k A_k) ||     (Frobenius, over all modules)
+
+Up to 32 clients everything is exact and computed one module at a time from the factors. Above that the cosines between
+clients are left out and the gap is estimated by random projection, which keeps memory independent of the number of clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedse.adapters.packing import modules, pack
+from fedse.protocols import StoredUpdate
+from fedse.seeds import generator
+from fedse.types import Adapter
+
+EXACT_UP_TO = 32
+PROBES = 64
+Matrix = npt.NDArray[np.float64]
+
+
+def diagnose(broadcast: Adapter, updates: Sequence[StoredUpdate]) -> dict[str, Any]:
+    """Numbers for the report. Needs at least one update."""
+    exact = len(updates) <= EXACT_UP_TO
+    names = [update.client for update in updates]
+    if exact:
+        products = _change_products(broadcast, updates)
+        to_mean, squares = products.mean(axis=1), np.diag(products)
+        mean_square = float(products.mean())
+    else:
+        to_mean, squares, mean_square = _change_products_with_mean(broadcast, updates)
+    norms = np.sqrt(squares)
+    mean_norm = float(np.sqrt(max(mean_square, 0.0)))
+    found: dict[str, Any] = {
+        "update_norm": dict(zip(names, norms.tolist(), strict=True)),
+        "mean_update_norm": mean_norm,
+        "cosine_to_mean": dict(zip(names, _ratio(to_mean, norms * mean_norm), strict=True)),
+    }
+    if exact:
+        found["cosine"] = {
+            f"{names[i]}|{names[j]}": _ratio(products[i, j], norms[i] * norms[j])
+            for i in range(len(names))
+            for j in range(i + 1, len(names))
+        }
+    gap = _exact_gap(broadcast, updates) if exact else _estimated_gap(broadcast, updates)
+    found["product_gap"] = gap
+    found["product_gap_is"] = "exact" if exact else f"an estimate from {PROBES} random projections"
+    return found
+
+
+def _ratio(value: Any, by: Any) -> Any:
+    """A quotient that is 0 where nothing moved."""
+    quotient = np.divide(value, by, out=np.zeros_like(np.asarray(value, dtype=np.float64)), where=np.asarray(by) > 0)
+    return quotient.tolist()
+
+
+def _change_products(broadcast: Adapter, updates: Sequence[StoredUpdate]) -> Matrix:
+    """Inner products of all pairs of changes, with one module of all clients in memory at a time."""
+    start = pack(broadcast)
+    products = np.zeros((len(updates), len(updates)))
+    for module in modules(broadcast.layout):
+        for _, begin, end in module.values():
+            changes = np.stack([update.read(begin, end).astype(np.float64) - start[begin:end] for update in updates])
+            products += changes @ changes.T
+    return products
+
+
+def _change_products_with_mean(broadcast: Adapter, updates: Sequence[StoredUpdate]) -> tuple[Matrix, Matrix, float]:
+    """Products of each change with the mean change, squares, and the mean's square, one client in memory at a time."""
+    start = pack(broadcast).astype(np.float64)
+    mean = np.zeros_like(start)
+    for update in updates:
+        mean += (update.read() - start) / len(updates)
+    to_mean, squares = np.zeros(len(updates)), np.zeros(len(updates))
+    for index, update in enumerate(updates):
+        change = update.read() - start
+        to_mean[index], squares[index] = change @ mean, change @ change
+    return to_mean, squares, float(mean @ mean)
+
+
+def _pairs(broadcast: Adapter) -> Iterator[tuple[tuple[tuple[int, ...], int, int], tuple[tuple[int, ...], int, int]]]:
+    for module in modules(broadcast.layout):
+        if "A" in module and "B" in module:
+            yield module["A"], module["B"]
+
+
+def _factors(update: StoredUpdate, where: tuple[tuple[int, ...], int, int]) -> Matrix:
+    shape, begin, end = where
+    return update.read(begin, end).reshape(shape).astype(np.float64)
+
+
+def _exact_gap(broadcast: Adapter, updates: Sequence[StoredUpdate]) -> float | None:
+    """From the factors alone: || sum_k U_k V_k ||^2 = trace((U^T U)(V V^T)) for the factors side by side."""
+    lost = whole = 0.0
+    for where_a, where_b in _pairs(broadcast):
+        down = np.stack([_factors(update, where_a) for update in updates])
+        up = np.stack([_factors(update, where_b) for update in updates])
+        whole += _squared_norm_of_mean_product(up, down)
+        # The difference is itself a mean of products: those of the factors' deviations from their means.
+        lost += _squared_norm_of_mean_product(up - up.mean(axis=0), down - down.mean(axis=0))
+    return float(np.sqrt(max(lost, 0.0) / whole)) if whole > 0 else None
+
+
+def _squared_norm_of_mean_product(up: Matrix, down: Matrix) -> float:
+    clients, height, rank = up.shape
+    side_by_side = up.transpose(1, 0, 2).reshape(height, clients * rank) / clients
+    stacked = down.reshape(clients * rank, -1)
+    return float(np.sum((side_by_side.T @ side_by_side) * (stacked @ stacked.T)))
+
+
+def _estimated_gap(broadcast: Adapter, updates: Sequence[StoredUpdate]) -> float | None:
+    """The same ratio on random sign vectors x: E || M x ||^2 = || M ||^2, with one client's module in memory at a time."""
+    lost = whole = 0.0
+    for number, (where_a, where_b) in enumerate(_pairs(broadcast)):
+        signs = generator("product gap", number).integers(0, 2, (where_a[0][1], PROBES)) * 2.0 - 1.0
+        mean_a = np.zeros(where_a[0])
+        mean_b = np.zeros(where_b[0])
+        mean_product = np.zeros((where_b[0][0], PROBES))
+        for update in updates:
+            down, up = _factors(update, where_a), _factors(update, where_b)
+            mean_a += down / len(updates)
+            mean_b += up / len(updates)
+            mean_product += up @ (down @ signs) / len(updates)
+        whole += float(np.sum(mean_product**2))
+        lost += float(np.sum((mean_product - mean_b @ (mean_a @ signs)) ** 2))
+    return float(np.sqrt(lost / whole)) if whole > 0 else None

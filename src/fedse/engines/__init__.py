@@ -1,0 +1,1 @@
+"""How tasks reach clients and updates come back."""

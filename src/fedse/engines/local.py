@@ -1,0 +1,62 @@
+"""One process, one shared base model: the episodes of all clients are one batch, then each client learns in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from fedse.adapters.packing import unpack
+from fedse.federation.client import Client
+from fedse.protocols import Model, Policy, Tracker
+from fedse.rollouts.player import Episode, Player
+from fedse.types import ClientUpdate, RoundTask, Trajectory
+
+
+class LocalEngine:
+    """Plays the plans of all clients together. Results equal those of clients that play one after another."""
+
+    def __init__(self, clients: Sequence[Client], model: Model, policy: Policy, tracker: Tracker) -> None:
+        self._clients = {client.name: client for client in clients}
+        self.clients = tuple(sorted(self._clients))
+        self.policy = policy
+        self.tracker = tracker
+        self.player = Player(policy, model.chat, model.context, self._episode_finished)
+        self._updates: Iterator[ClientUpdate] = iter(())
+
+    def send(self, tasks: Mapping[str, RoundTask]) -> None:
+        self._updates = self._work(dict(tasks))
+
+    def poll(self) -> list[ClientUpdate]:
+        return [next(self._updates)]
+
+    def _work(self, tasks: dict[str, RoundTask]) -> Iterator[ClientUpdate]:
+        names = sorted(tasks)
+        plans = {name: self._clients[name].plan(tasks[name]) for name in names}
+        self.tracker.record("episodes_planned", clients={name: len(plans[name]) for name in names})
+        played = self._play(tasks[names[0]], [episode for name in names for episode in plans[name]])
+        for name in names:
+            task = tasks[name]
+            own = [trajectory for trajectory in played if trajectory.client == name]
+            self.tracker.record("client_learning", client=name, round=task.round)
+            # Unpacked anew for each client: nothing one client does to its arrays can reach another.
+            yield self._clients[name].answer(task, unpack(task.vector, task.layout, task.config), own)
+
+    def _play(self, task: RoundTask, episodes: Sequence[Episode]) -> list[Trajectory]:
+        if not episodes:
+            return []
+        adapter = unpack(task.vector, task.layout, task.config)
+        self.policy.load(adapter)
+        before = (self.policy.usage.prefilled, self.policy.usage.prefilled_without_cache, self.policy.usage.decoded)
+        played = self.player.play(episodes, adapter.digest())
+        usage = self.policy.usage
+        self.tracker.record(
+            "episodes_played",
+            round=task.round,
+            episodes=len(played),
+            prefilled=usage.prefilled - before[0],
+            prefilled_without_cache=usage.prefilled_without_cache - before[1],
+            decoded=usage.decoded - before[2],
+        )
+        return played
+
+    def _episode_finished(self, trajectory: Trajectory) -> None:
+        self.tracker.record("episode", client=trajectory.client, purpose=trajectory.purpose, outcome=trajectory.outcome)

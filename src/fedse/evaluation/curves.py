@@ -1,0 +1,29 @@
+"""Success over rounds, collected from a run's reports and evaluations."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fedse.runs.folder import RunFolder
+
+
+def curves(run: RunFolder) -> dict[str, list[dict[str, Any]]]:
+    """Validation rows of each client and world, in the order of the adapters they belong to (0 is the beginning)."""
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    last = run.last_round() or 0
+    for number in range(1, last + 1):
+        report = run.report(number)
+        if report is not None:
+            _collect(found, report["evaluation"]["adapter_of_round"], report["evaluation"]["worlds"])
+    for number in range(last + 1):
+        path = run.evaluation_path("validation", number)
+        if path.exists():
+            _collect(found, number, json.loads(path.read_text())["worlds"])
+    return {name: [rows[number] for number in sorted(rows)] for name, rows in sorted(found.items())}
+
+
+def _collect(found: dict[str, dict[int, dict[str, Any]]], number: int, rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        name = row["client"] if row["client"] == row["world"] else f"{row['client']}: {row['world']}"
+        found.setdefault(name, {})[number] = {**row, "adapter": number}

@@ -1,0 +1,67 @@
+"""The picture at the end of a run: success of each world over rounds, with intervals, floor and ceiling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedse.evaluation.curves import curves
+from fedse.runs.folder import RunFolder
+
+COLOURS = ["#3366cc", "#dc6900", "#2a9d5c", "#b0338f", "#7a6a53", "#d4a017", "#5b6ee1"]
+
+
+def draw_run(run: RunFolder) -> Path | None:
+    """Write success.png into the run's folder; None when matplotlib is not installed or nothing was evaluated."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    drawn = curves(run)
+    if not drawn:
+        return None
+    columns = min(3, len(drawn))
+    height = -(-len(drawn) // columns)
+    figure = Figure(figsize=(4.2 * columns, 3.2 * height + 0.5), layout="constrained")
+    axes = figure.subplots(height, columns, squeeze=False, sharey=True).ravel()
+    for axis in axes[len(drawn) :]:
+        axis.set_visible(False)
+    for axis, colour, (name, rows) in zip(axes, COLOURS * len(drawn), drawn.items(), strict=False):
+        _draw_world(axis, colour, name, rows)
+    for axis in axes[::columns]:
+        axis.set_ylabel("success (%)")
+    figure.suptitle(f"{run.path.name}: success on held-out validation tasks, 95 % intervals")
+    target = run.path / "success.png"
+    figure.savefig(target, dpi=130)
+    return target
+
+
+def _draw_world(axis: Any, colour: str, name: str, rows: list[dict[str, Any]]) -> None:
+    rows = [row for row in rows if row["success"] is not None]
+    rounds = [row["adapter"] for row in rows]
+    axis.fill_between(
+        rounds,
+        [100 * row["interval"][0] for row in rows],
+        [100 * row["interval"][1] for row in rows],
+        color=colour,
+        alpha=0.18,
+        linewidth=0,
+    )
+    axis.plot(rounds, [100 * row["success"] for row in rows], color=colour, marker="o", markersize=4)
+    for key, style in (("floor", ":"), ("ceiling", "--")):
+        if rows:
+            axis.axhline(100 * rows[-1][key], color="#888888", linestyle=style, linewidth=1)
+            axis.annotate(
+                key,
+                (1, 100 * rows[-1][key]),
+                xycoords=("axes fraction", "data"),
+                fontsize=7,
+                color="#666666",
+                ha="right",
+                va="bottom",
+            )
+    axis.set_title(name)
+    axis.set_xlabel("rounds behind the adapter")
+    axis.set_ylim(-2, 108)
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,1 @@
+"""What a client remembers: filters that choose, a buffer that keeps."""

@@ -1,0 +1,219 @@
+"""The buffer: a set of trajectories that only grows, in one SQLite file for each client.
+
+Rounds can be repeated safely: what a round adds replaces what an earlier attempt at the same round had added.
+Limits (`cap`, `per_task`) choose what is read for learning and delete nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from fedse.errors import BufferUnusable, CannotWrite
+from fedse.experience.records import from_record, to_record
+from fedse.plugins import PluginOptions
+from fedse.types import Trajectory
+
+SCHEMA = 1
+APPLICATION_ID = 0x46534542  # "FSEB": tells a buffer from any other SQLite file
+_TABLES = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE trajectories (
+  round INTEGER NOT NULL,
+  world TEXT NOT NULL,
+  task TEXT NOT NULL,
+  attempt INTEGER NOT NULL,
+  purpose TEXT NOT NULL,
+  adapter TEXT NOT NULL,
+  outcome TEXT NOT NULL,
+  score REAL NOT NULL,
+  content TEXT NOT NULL,
+  record TEXT NOT NULL,
+  token_ids BLOB NOT NULL,
+  train_mask BLOB NOT NULL,
+  PRIMARY KEY (round, world, task, attempt)
+) WITHOUT ROWID;
+CREATE INDEX same_content ON trajectories (world, task, content);
+"""
+
+
+class BufferOptions(PluginOptions):
+    """What is kept and what is read. The defaults are the paper's: everything, each distinct trajectory once."""
+
+    repeats: bool = False
+    """Keep trajectories whose token ids equal those of an earlier one of the same task."""
+    cap: int | None = Field(default=None, ge=1)
+    """Learn from at most this many trajectories, the newest first; demonstrations go last."""
+    per_task: int | None = Field(default=None, ge=1)
+    """Learn from at most this many trajectories of one task, the newest first."""
+
+
+class Buffer:
+    """Trajectories of one client. Opening a file of another client, tokenizer or schema is refused."""
+
+    def __init__(self, path: Path, client: str, fingerprint: str, options: BufferOptions | None = None) -> None:
+        self.path = path
+        self.options = options or BufferOptions()
+        with self._explained():
+            fresh = not path.exists() or self._is_empty()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(path, isolation_level=None)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=FULL")
+            if fresh:
+                self._create(client, fingerprint)
+        self._belongs(client, fingerprint)
+
+    def _is_empty(self) -> bool:
+        """Look at an existing file without writing to it. One that was cut off while being made is empty, not damaged."""
+        look = sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True)
+        try:
+            if not look.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+                return True
+            application = look.execute("PRAGMA application_id").fetchone()[0]
+            schema = look.execute("PRAGMA user_version").fetchone()[0]
+            if application != APPLICATION_ID:
+                raise BufferUnusable(f"{self.path} is not a fedse buffer; it was left as it is.")
+            if schema > SCHEMA:
+                raise BufferUnusable(
+                    f"{self.path} has schema {schema}, this fedse knows up to {SCHEMA}: use the newer fedse; "
+                    "the file was left as it is."
+                )
+            if look.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+                raise sqlite3.DatabaseError("quick_check failed")
+            return False
+        finally:
+            look.close()
+
+    def _create(self, client: str, fingerprint: str) -> None:
+        with self._transaction():
+            for statement in _TABLES.split(";"):
+                self._connection.execute(statement)
+            self._connection.executemany(
+                "INSERT INTO facts VALUES (?, ?)", [("client", client), ("fingerprint", fingerprint)]
+            )
+            self._connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            self._connection.execute(f"PRAGMA user_version={SCHEMA}")
+
+    def _belongs(self, client: str, fingerprint: str) -> None:
+        facts = dict(self._connection.execute("SELECT name, value FROM facts"))
+        if facts["client"] != client:
+            self.close()
+            raise BufferUnusable(f"{self.path} belongs to client '{facts['client']}', not to '{client}'.")
+        if facts["fingerprint"] != fingerprint:
+            self.close()
+            raise BufferUnusable(
+                f"{self.path} was made with another tokenizer or chat template: its token ids mean something else to "
+                "this model. Use the model it was made with, or start a new run."
+            )
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise CannotWrite(f"cannot write the buffer {self.path}: {error}.") from error
+        except sqlite3.DatabaseError as error:
+            raise BufferUnusable(
+                f"{self.path} is damaged ({error}); it was left as it is. Restore it from a packed run, or move it "
+                "away to begin this client's experience anew."
+            ) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def remember(self, round: int, trajectories: Iterable[Trajectory]) -> int:
+        """Add what a round kept, in one transaction; returns how many were new. Later rounds are forgotten with it."""
+        added = 0
+        with self._explained(), self._transaction():
+            self._connection.execute("DELETE FROM trajectories WHERE round >= ?", (round,))
+            for trajectory in trajectories:
+                if trajectory.round != round:
+                    raise ValueError(f"a trajectory of round {trajectory.round} was given to round {round}")
+                content = _content(trajectory)
+                if not self.options.repeats and self._holds(trajectory, content):
+                    continue
+                self._connection.execute(
+                    "INSERT INTO trajectories VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _row(trajectory, content)
+                )
+                added += 1
+        return added
+
+    def _holds(self, trajectory: Trajectory, content: str) -> bool:
+        found = self._connection.execute(
+            "SELECT 1 FROM trajectories WHERE world = ? AND task = ? AND content = ?",
+            (trajectory.world, trajectory.task, content),
+        )
+        return found.fetchone() is not None
+
+    def read(self) -> list[Trajectory]:
+        """What to learn from, in an order that depends on nothing but the content."""
+        newest_first = self._connection.execute(
+            "SELECT record, token_ids, train_mask, world, task FROM trajectories"
+            " ORDER BY round DESC, world, task, attempt"
+        )
+        chosen: list[Trajectory] = []
+        of_task: dict[tuple[str, str], int] = {}
+        for record, token_ids, train_mask, world, task in newest_first:
+            if self.options.cap is not None and len(chosen) >= self.options.cap:
+                break
+            of_task[world, task] = of_task.get((world, task), 0) + 1
+            if self.options.per_task is not None and of_task[world, task] > self.options.per_task:
+                continue
+            chosen.append(_trajectory(record, token_ids, train_mask))
+        chosen.reverse()
+        return chosen
+
+    def __len__(self) -> int:
+        return int(self._connection.execute("SELECT COUNT(*) FROM trajectories").fetchone()[0])
+
+    def rounds(self) -> dict[int, int]:
+        """Number of trajectories by the round they came from; demonstrations are round 0."""
+        return dict(self._connection.execute("SELECT round, COUNT(*) FROM trajectories GROUP BY round ORDER BY round"))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _content(trajectory: Trajectory) -> str:
+    return hashlib.sha256(np.asarray(trajectory.token_ids, dtype="<i4").tobytes()).hexdigest()
+
+
+def _row(trajectory: Trajectory, content: str) -> Sequence[Any]:
+    record = to_record(trajectory)
+    del record["token_ids"], record["train_mask"]
+    return (
+        trajectory.round,
+        trajectory.world,
+        trajectory.task,
+        trajectory.attempt,
+        trajectory.purpose.value,
+        trajectory.adapter,
+        trajectory.outcome.value,
+        trajectory.score,
+        content,
+        json.dumps(record, ensure_ascii=False),
+        np.asarray(trajectory.token_ids, dtype="<i4").tobytes(),
+        np.packbits(np.asarray(trajectory.train_mask, dtype=bool)).tobytes(),
+    )
+
+
+def _trajectory(record: str, token_ids: bytes, train_mask: bytes) -> Trajectory:
+    ids = np.frombuffer(token_ids, dtype="<i4").tolist()
+    mask = np.unpackbits(np.frombuffer(train_mask, dtype=np.uint8), count=len(ids)).tolist()
+    return from_record({**json.loads(record), "token_ids": ids, "train_mask": mask})

@@ -1,0 +1,27 @@
+"""A trajectory as plain JSON values and back: the form of episode logs and exports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from fedse.types import Outcome, Purpose, Step, Trajectory
+
+FORMAT = 1
+
+
+def to_record(trajectory: Trajectory) -> dict[str, Any]:
+    record = asdict(trajectory)
+    record["train_mask"] = [int(flag) for flag in trajectory.train_mask]
+    return {"format": FORMAT, **record}
+
+
+def from_record(record: Mapping[str, Any]) -> Trajectory:
+    fields = {key: value for key, value in record.items() if key != "format"}
+    fields["steps"] = tuple(Step(**step) for step in fields["steps"])
+    fields["purpose"] = Purpose(fields["purpose"])
+    fields["outcome"] = Outcome(fields["outcome"])
+    fields["token_ids"] = tuple(fields["token_ids"])
+    fields["train_mask"] = tuple(bool(flag) for flag in fields["train_mask"])
+    return Trajectory(**fields)

@@ -1,0 +1,271 @@
+"""The experiment file as an object, and the place where its names become a running federation."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field, ValidationError, field_validator
+
+from fedse.engines.local import LocalEngine
+from fedse.errors import BadInput, RunConflict
+from fedse.evaluation.plot import draw_run
+from fedse.experience.buffer import Buffer, BufferOptions
+from fedse.experience.journal import Journal
+from fedse.experiment_file import explain, override, read_yaml
+from fedse.federation.checks import CheckOptions
+from fedse.federation.client import Client, EvaluationOptions, ExplorationOptions
+from fedse.federation.server import LimitOptions, Server
+from fedse.plugins import Part, PartOf, PluginOptions, build
+from fedse.protocols import Engine, Model, Policy, Tracker
+from fedse.runs.folder import EventLog, RunFolder
+from fedse.types import Adapter
+from fedse.worlds.world import World
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+
+
+def _part(kind: str, default: str) -> Any:
+    """The default of a slot: a plug-in with all its own defaults."""
+    return Field(default_factory=lambda: PartOf(kind).default_part(default))
+
+
+class ClientOptions(PluginOptions):
+    """One site."""
+
+    worlds: list[Annotated[Part, PartOf("world")]] = Field(min_length=1)
+    """The worlds it owns, by name, each with options of its own if wanted."""
+
+
+class Experiment(PluginOptions):
+    """A whole experiment. Every key but `name`, `model` and `clients` has the paper's value as default."""
+
+    name: str = Field(pattern=_NAME)
+    """Name of the run; its folder is runs/NAME."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of everything that is drawn: tasks, sampling, order of training, initial adapter."""
+    rounds: int = Field(default=20, ge=0)
+    """Federated rounds."""
+    model: Annotated[Part, PartOf("model")]
+    """The frozen base model that all clients share."""
+    clients: dict[str, ClientOptions] = Field(min_length=1)
+    """The sites, by name."""
+    start: Annotated[Part, PartOf("start", "demonstrations")] = _part("start", "demonstrations")
+    """What buffers begin with."""
+    exploration: ExplorationOptions = ExplorationOptions()
+    """How clients look for new experience."""
+    filter: Annotated[Part, PartOf("filter", "success")] = _part("filter", "success")
+    """Which trajectories are remembered."""
+    buffer: BufferOptions = BufferOptions()
+    """How they are remembered."""
+    learner: Annotated[Part, PartOf("learner", "imitation")] = _part("learner", "imitation")
+    """How an adapter is fitted to the buffer."""
+    aggregator: Annotated[Part, PartOf("aggregator", "mean")] = _part("aggregator", "mean")
+    """How the adapters of the clients become one."""
+    checks: CheckOptions = CheckOptions()
+    """Bounds an update has to keep."""
+    evaluation: EvaluationOptions = EvaluationOptions()
+    """How adapters are measured."""
+    policy: Annotated[Part, PartOf("policy", "transformer")] = _part("policy", "transformer")
+    """How replies are generated."""
+    limits: LimitOptions = LimitOptions()
+    """When to give up."""
+
+    @field_validator("clients")
+    @classmethod
+    def _names_are_folders(cls, clients: dict[str, ClientOptions]) -> dict[str, ClientOptions]:
+        import re
+
+        for name in clients:
+            if not re.match(_NAME, name):
+                raise ValueError(f"the client name '{name}' may hold letters, digits, '.', '_' and '-' only")
+        return clients
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.to_yaml().encode()).hexdigest()
+
+
+def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experiment:
+    """Read a file, apply `a.b=c` settings, check everything. Raises `BadInput` with all problems it finds."""
+    content, lines = read_yaml(Path(path))
+    override(content, settings)
+    return _checked(content, str(path), lines)
+
+
+def _checked(content: Mapping[str, Any], source: str, lines: Mapping[tuple[str | int, ...], int]) -> Experiment:
+    try:
+        return Experiment(**content)
+    except ValidationError as error:
+        raise BadInput(explain(error, Experiment, source, lines)) from error
+
+
+@dataclass(frozen=True)
+class Parts:
+    """An experiment's objects that do not need a run folder. Building them finds out whether they can be built."""
+
+    model: Model
+    policy: Policy
+    worlds: Mapping[str, Mapping[str, Callable[[], World]]]
+    learner: Any
+    aggregator: Any
+
+
+def build_parts(experiment: Experiment) -> Parts:
+    worlds = {name: _worlds(name, options) for name, options in experiment.clients.items()}
+    model = build("model", experiment.model)
+    return Parts(
+        model=model,
+        policy=build("policy", experiment.policy, model),
+        worlds=worlds,
+        learner=build("learner", experiment.learner, model),
+        aggregator=build("aggregator", experiment.aggregator),
+    )
+
+
+def _worlds(client: str, options: ClientOptions) -> dict[str, Callable[[], World]]:
+    """Makers of a client's worlds by label; a second world of the same name is labelled with a number."""
+    makers: dict[str, Callable[[], World]] = {}
+    for position, part in enumerate(options.worlds):
+        alike = sum(label.split("#")[0] == part.name for label in makers)
+        label = f"{part.name}#{alike + 1}" if alike else part.name
+        maker = partial(build, "world", part)
+        try:
+            maker()
+        except ValidationError as error:
+            raise BadInput(f"clients.{client}.worlds.{position}: {error.errors()[0]['msg']}") from error
+        makers[label.rsplit(":", 1)[-1]] = maker
+    return makers
+
+
+def build_clients(experiment: Experiment, parts: Parts, run: RunFolder) -> list[Client]:
+    return [
+        Client(
+            name=name,
+            worlds=parts.worlds[name],
+            chat=parts.model.chat,
+            start=build("start", experiment.start),
+            filter=build("filter", experiment.filter),
+            buffer=Buffer(
+                run.client_folder(name) / "buffer.sqlite", name, parts.model.chat.fingerprint, experiment.buffer
+            ),
+            journal=Journal(run.client_folder(name) / "episodes"),
+            learner=parts.learner,
+            exploration=experiment.exploration,
+            evaluation=experiment.evaluation,
+            seed=experiment.seed,
+        )
+        for name in sorted(experiment.clients)
+    ]
+
+
+class Trackers:
+    """Tells several trackers."""
+
+    def __init__(self, trackers: Iterable[Tracker]) -> None:
+        self.trackers = list(trackers)
+
+    def record(self, event: str, **fields: Any) -> None:
+        for tracker in self.trackers:
+            tracker.record(event, **fields)
+
+
+@dataclass(frozen=True)
+class Federation:
+    """A run with everything that is needed to go on with it."""
+
+    experiment: Experiment
+    run: RunFolder
+    engine: Engine
+    server: Server
+    clients: Sequence[Client]
+    initial_adapter: Callable[[], Adapter]
+
+
+def assemble(experiment: Experiment, parts: Parts, run: RunFolder, trackers: Iterable[Tracker] = ()) -> Federation:
+    """Connect the parts. The caller holds the run's lock."""
+    tracker = Trackers([EventLog(run.path / "events.jsonl", time.time), *trackers])
+    clients = build_clients(experiment, parts, run)
+    engine = LocalEngine(clients, parts.model, parts.policy, tracker)
+    server = Server(run, engine, parts.aggregator, experiment.checks, experiment.limits, tracker)
+    return Federation(experiment, run, engine, server, clients, lambda: parts.model.initial_adapter(experiment.seed))
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Where a finished run lies and what it reached."""
+
+    folder: Path
+    adapter: Adapter
+    validation: Mapping[str, Any]
+    test: Mapping[str, Any]
+    picture: Path | None
+
+
+def run(
+    experiment: Experiment,
+    runs: str | Path = "runs",
+    max_minutes: float | None = None,
+    trackers: Iterable[Tracker] = (),
+    before: Callable[[Federation, Parts], None] = lambda *_: None,
+) -> RunResult:
+    """Run an experiment, or go on with it where it was stopped. Raises `Stopped` when `max_minutes` are over."""
+    deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
+    path = Path(runs) / experiment.name
+    _same_experiment(path, experiment)
+    parts = build_parts(experiment)
+    folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest())
+    folder.lock()
+    try:
+        if folder.manifest()["experiment"] != experiment.digest():
+            folder.replace_experiment(experiment.to_yaml(), experiment.digest())
+        federation = assemble(experiment, parts, folder, trackers)
+        before(federation, parts)
+        server = federation.server
+        state = server.federate(experiment.rounds, federation.initial_adapter, deadline)
+        validation = server.evaluate(state.round, "validation")
+        test = server.evaluate(state.round, "test")
+        picture = draw_run(folder)
+        return RunResult(path, state.adapter, validation, test, picture)
+    finally:
+        folder.unlock()
+
+
+def open_run(path: str | Path, trackers: Iterable[Tracker] = ()) -> Federation:
+    """A finished or stopped run with its clients, for evaluation. The lock is held until the process ends."""
+    folder = RunFolder.existing(Path(path))
+    experiment = stored_experiment(folder)
+    parts = build_parts(experiment)
+    folder.lock()
+    return assemble(experiment, parts, folder, trackers)
+
+
+def stored_experiment(folder: RunFolder) -> Experiment:
+    return load_experiment(folder.path / "experiment.yaml")
+
+
+def _same_experiment(path: Path, experiment: Experiment) -> None:
+    """Refuse to mix two experiments in one folder. More rounds than before are a continuation, not another experiment."""
+    if not (path / "manifest.json").exists():
+        return
+    folder = RunFolder.existing(path)
+    stored = stored_experiment(folder)
+    changed = [
+        key for key in Experiment.model_fields if key != "rounds" and getattr(stored, key) != getattr(experiment, key)
+    ]
+    if changed:
+        raise RunConflict(
+            f"{path} holds a run of another experiment (different: {', '.join(changed)}): give this one another name, "
+            "or remove the folder."
+        )
+    done = folder.last_round() or 0
+    if experiment.rounds < done:
+        raise RunConflict(f"{path} already has {done} rounds, more than the {experiment.rounds} asked for.")

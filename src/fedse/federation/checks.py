@@ -1,0 +1,43 @@
+"""What an update must satisfy before it may touch the shared adapter. A bad one is refused; the round goes on."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from fedse.adapters.packing import length
+from fedse.plugins import PluginOptions
+from fedse.types import ClientUpdate, Layout, Vector
+
+
+class CheckOptions(PluginOptions):
+    """Bounds an update has to keep. Shape, type, finiteness and a change other than zero are always checked."""
+
+    max_norm: float | None = Field(default=None, gt=0)
+    """Largest norm of an update's change against the broadcast adapter."""
+    max_value: float | None = Field(default=None, gt=0)
+    """Largest absolute value of any entry of an adapter."""
+
+
+def refusal(update: ClientUpdate, broadcast: Vector, layout: Layout, options: CheckOptions) -> str | None:
+    """Why the update cannot be used, or None."""
+    vector = update.vector
+    if vector is None:
+        return None
+    if update.layout != layout:
+        return "its tensors have other names or shapes than the broadcast adapter"
+    if vector.dtype != np.float32:
+        return f"its values are {vector.dtype}, not float32"
+    if vector.shape != (length(layout),):
+        return f"it holds {vector.size} values, the adapter has {length(layout)}"
+    if not np.isfinite(vector).all():
+        return f"{int((~np.isfinite(vector)).sum())} of its values are not finite"
+    norm = float(np.linalg.norm(vector.astype(np.float64) - broadcast))
+    if norm == 0.0:
+        return "it equals the broadcast adapter: nothing was trained"
+    if options.max_norm is not None and norm > options.max_norm:
+        return f"its change has norm {norm:.4g}, above the bound {options.max_norm:g}"
+    largest = float(np.abs(vector).max())
+    if options.max_value is not None and largest > options.max_value:
+        return f"its largest value is {largest:.4g}, above the bound {options.max_value:g}"
+    return None

@@ -1,0 +1,185 @@
+"""One site: its worlds, its buffer, its journal. Engines call `plan`, play the episodes, and give them to `answer`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+from pydantic import Field
+
+from fedse.adapters.packing import pack
+from fedse.evaluation.metrics import score
+from fedse.experience.buffer import Buffer
+from fedse.experience.journal import Journal
+from fedse.plugins import PluginOptions
+from fedse.protocols import Chat, Filter, Learner, Sampling, Start
+from fedse.rollouts.player import Episode
+from fedse.seeds import generator, stream
+from fedse.types import Adapter, ClientUpdate, Outcome, Purpose, RoundTask, Split, Task, Trajectory, WorldScore
+from fedse.worlds import reference
+from fedse.worlds.world import World
+
+
+class ExplorationOptions(PluginOptions):
+    """How a client looks for new experience. Temperature 1 is the paper's."""
+
+    tasks: int = Field(default=50, ge=1)
+    """Training tasks of each world that are explored in a round, drawn anew every round."""
+    attempts: int = Field(default=1, ge=1)
+    """Attempts at each task."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Sampling temperature."""
+
+
+class EvaluationOptions(PluginOptions):
+    """How the adapter that enters a round is measured: greedy, frozen, on tasks nobody learns from."""
+
+    tasks: int = Field(default=40, ge=1)
+    """Validation tasks of each world before the first and after the last round."""
+    between: int | None = Field(default=None, ge=0)
+    """Validation tasks in the rounds between; as many as `tasks` when not set, none when 0."""
+    test_tasks: int | None = Field(default=200, ge=1)
+    """Test tasks of each world, played once after the last round; all of them when null."""
+
+
+class Client:
+    """Everything that happens at a site. The only thing it hands out is a `ClientUpdate`."""
+
+    def __init__(
+        self,
+        name: str,
+        worlds: Mapping[str, Callable[[], World]],
+        chat: Chat,
+        start: Start,
+        filter: Filter,
+        buffer: Buffer,
+        journal: Journal,
+        learner: Learner,
+        exploration: ExplorationOptions,
+        evaluation: EvaluationOptions,
+        seed: int,
+    ) -> None:
+        self.name = name
+        self.worlds = worlds
+        self.chat = chat
+        self.start = start
+        self.filter = filter
+        self.buffer = buffer
+        self.journal = journal
+        self.learner = learner
+        self.exploration = exploration
+        self.evaluation = evaluation
+        self.seed = seed
+        self._references = cache(self._measure_references)
+
+    def plan(self, task: RoundTask) -> list[Episode]:
+        """The episodes this client wants played with the broadcast adapter: evaluation, then exploration."""
+        episodes = []
+        for label in self.worlds:
+            if task.world in ("", label):
+                held_out = self._held_out(label, task)
+                episodes += [self._episode(label, item, Purpose.EVALUATE, task.round, 0, 0.0) for item in held_out]
+        if task.kind == "train":
+            for label in self.worlds:
+                training = self._instance(label).tasks("train")
+                order = generator(self.seed, self.name, task.round, label, "explore").permutation(len(training))
+                for index in order[: self.exploration.tasks]:
+                    for attempt in range(self.exploration.attempts):
+                        episodes.append(
+                            self._episode(
+                                label,
+                                training[index],
+                                Purpose.EXPLORE,
+                                task.round,
+                                attempt,
+                                self.exploration.temperature,
+                            )
+                        )
+        return episodes
+
+    def answer(self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]) -> ClientUpdate:
+        """What leaves the site after the planned episodes were played."""
+        if task.kind == "evaluate":
+            self.journal.write(f"{task.split}-{task.round:04d}", trajectories)
+            return ClientUpdate(self.name, task.round, None, adapter.layout, {}, {}, self._scores(task, trajectories))
+        return self.learn(task, adapter, trajectories)
+
+    def learn(self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]) -> ClientUpdate:
+        """Filter, remember, learn, and say nothing but numbers about it."""
+        explored = [item for item in trajectories if item.purpose is Purpose.EXPLORE]
+        finished = [item for item in explored if item.outcome is not Outcome.ERROR]
+        kept = self.filter.keep(finished)
+
+        self.begin()
+        added = self.buffer.remember(task.round, kept)
+        self.journal.write(f"{task.round:04d}", trajectories)
+        experience = self.buffer.read()
+
+        counts = {
+            "explored": len(explored),
+            "errors": len(explored) - len(finished),
+            "successes": sum(item.outcome is Outcome.SUCCESS for item in finished),
+            "kept": len(kept),
+            "added": added,
+            "buffer": len(self.buffer),
+            "learned_from": len(experience),
+            "steps": sum(len(item.steps) for item in finished),
+            "invalid": sum(item.invalid_actions for item in finished),
+            "agent_tokens": sum(item.agent_tokens for item in finished),
+        }
+        vector, metrics = None, {}
+        if experience:
+            key = stream(self.seed, self.name, task.round, "learn")
+            learned, found = self.learner.learn(adapter, experience, key)
+            vector, metrics = pack(learned), dict(found)
+        return ClientUpdate(
+            self.name, task.round, vector, adapter.layout, counts, metrics, self._scores(task, trajectories)
+        )
+
+    def begin(self) -> None:
+        """Put the demonstrations into an empty buffer, once."""
+        if 0 in self.buffer.rounds():
+            return
+        shown = [
+            trajectory
+            for label in self.worlds
+            for trajectory in self.start.trajectories(self.name, label, self._instance(label), self.chat, self.seed)
+        ]
+        if shown:
+            self.buffer.remember(0, shown)
+
+    @cache  # noqa: B019 - a client lives as long as its process
+    def _instance(self, label: str) -> World:
+        return self.worlds[label]()
+
+    def _held_out(self, label: str, task: RoundTask) -> list[Task]:
+        """The same tasks every time, in an order that does not depend on the run's seed, so that runs can be paired."""
+        if task.split == "test":
+            count = self.evaluation.test_tasks
+        elif task.kind == "evaluate" or task.round == 1 or self.evaluation.between is None:
+            count = self.evaluation.tasks
+        else:
+            count = self.evaluation.between
+        tasks = self._instance(label).tasks(task.split)
+        order = generator("held out", self._instance(label).name, task.split).permutation(len(tasks))
+        return [tasks[index] for index in order[:count]]
+
+    def _episode(
+        self, label: str, task: Task, purpose: Purpose, round: int, attempt: int, temperature: float
+    ) -> Episode:
+        key = stream(self.seed, self.name, round, label, task.id, purpose, attempt)
+        return Episode(self.name, label, self.worlds[label], task, purpose, round, attempt, Sampling(key, temperature))
+
+    def _scores(self, task: RoundTask, trajectories: Sequence[Trajectory]) -> tuple[WorldScore, ...]:
+        scores = []
+        for label in self.worlds:
+            played = [item for item in trajectories if item.world == label and item.purpose is Purpose.EVALUATE]
+            if played:
+                floor, ceiling = self._references(label, task.split, tuple(self._held_out(label, task)))
+                scores.append(score(label, task.split, played, floor, ceiling))
+        return tuple(scores)
+
+    def _measure_references(self, label: str, split: Split, tasks: tuple[Task, ...]) -> tuple[float, float]:
+        del split
+        world = self._instance(label)
+        return reference.floor(world, tasks), reference.ceiling(world, tasks)

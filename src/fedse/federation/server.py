@@ -1,0 +1,151 @@
+"""The loop over rounds: resume, run, store, stop. The state after each round is exactly what is on disk."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+from safetensors.numpy import load_file, save_file
+
+from fedse import atomic
+from fedse.adapters.files import read_adapter, write_adapter
+from fedse.adapters.packing import length, pack
+from fedse.errors import RunConflict, Stopped, TooManyErrors
+from fedse.evaluation.metrics import summarise
+from fedse.federation.checks import CheckOptions
+from fedse.federation.round import run_round
+from fedse.plugins import PluginOptions
+from fedse.protocols import Aggregator, Engine, Tracker
+from fedse.runs.folder import RunFolder
+from fedse.types import Adapter, ClientUpdate, RoundReport, RoundTask, ServerState, Split
+
+
+class LimitOptions(PluginOptions):
+    """When to give up."""
+
+    error_share: float = Field(default=0.1, ge=0, le=1)
+    """Stop when a larger share of a client's episodes in one round ended in an error of the world."""
+
+
+class Server:
+    """Owns the run folder and the aggregator; knows the clients only through the engine."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        engine: Engine,
+        aggregator: Aggregator,
+        checks: CheckOptions,
+        limits: LimitOptions,
+        tracker: Tracker,
+    ) -> None:
+        self.run = run
+        self.engine = engine
+        self.aggregator = aggregator
+        self.checks = checks
+        self.limits = limits
+        self.tracker = tracker
+
+    def federate(self, rounds: int, begin: Callable[[], Adapter], deadline: float | None = None) -> ServerState:
+        """Run up to round `rounds` from the newest complete one. Raises `Stopped` at the first round past the deadline."""
+        if self.run.last_round() is None:
+            self._save(ServerState(0, begin()), None)
+        state = self.load(self.run.last_round() or 0)
+        self.tracker.record("run_started", round=state.round, rounds=rounds)
+        while state.round < rounds:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise Stopped
+            self.tracker.record("round_started", round=state.round + 1)
+            state, report = run_round(
+                state, self.engine, self.aggregator, self.checks, self.run.spool, self._client_finished
+            )
+            self._save(state, report)
+            self.tracker.record("round_finished", round=state.round, seconds=report.seconds, refused=report.refused)
+        return state
+
+    def _client_finished(self, update: ClientUpdate) -> None:
+        self.tracker.record(
+            "client_finished",
+            client=update.client,
+            round=update.round,
+            sent=update.vector is not None,
+            counts=dict(update.counts),
+            metrics=dict(update.metrics),
+            scores=[asdict(score) for score in update.scores],
+        )
+        broken = sum(sum(score.errors.values()) for score in update.scores) + update.counts.get("errors", 0)
+        played = update.counts.get("explored", 0) + sum(
+            score.episodes + sum(score.errors.values()) for score in update.scores
+        )
+        if played and broken / played > self.limits.error_share:
+            kinds = sorted({kind for score in update.scores for kind in score.errors})
+            raise TooManyErrors(
+                f"{broken} of {played} episodes of client '{update.client}' in round {update.round} ended in an error of "
+                f"the world ({', '.join(kinds) or 'while exploring'}), more than limits.error_share = "
+                f"{self.limits.error_share:g} allows; `fedse show` prints them."
+            )
+
+    def evaluate(self, number: int, split: Split, world: str = "") -> dict[str, Any]:
+        """Play the adapter after round `number` on a split at the clients, and store the result. Nothing is learned."""
+        path = self.run.evaluation_path(split, number, world)
+        adapter = self.load(number).adapter
+        task = RoundTask(number, "evaluate", pack(adapter), adapter.layout, adapter.config, split, world)
+        self.engine.send(dict.fromkeys(self.engine.clients, task))
+        received: dict[str, ClientUpdate] = {}
+        while len(received) < len(self.engine.clients):
+            received.update({update.client: update for update in self.engine.poll()})
+        scores = [(client, score) for client in sorted(received) for score in received[client].scores]
+        result = {"round": number, "split": split, "adapter": adapter.digest(), **summarise(scores)}
+        atomic.write_text(path, json.dumps(result, indent=2) + "\n")
+        self.tracker.record("evaluated", round=number, split=split, macro=result["macro"], micro=result["micro"])
+        return result
+
+    def load(self, number: int) -> ServerState:
+        """The state after a round, verified against the manifest."""
+        folder = self.run.round_folder(number)
+        recorded = self.run.digest_of(number)
+        adapter = read_adapter(folder / "adapter")
+        if adapter.digest() != recorded:
+            raise RunConflict(f"the adapter in {folder} is not the one the manifest recorded: restore the folder.")
+        memory_file = folder / "server" / "memory.safetensors"
+        return ServerState(number, adapter, load_file(memory_file) if memory_file.exists() else {})
+
+    def _save(self, state: ServerState, report: RoundReport | None) -> None:
+        def write(folder: Path) -> None:
+            (folder / "adapter").mkdir()
+            write_adapter(state.adapter, folder / "adapter")
+            if state.memory:
+                (folder / "server").mkdir()
+                save_file(dict(state.memory), folder / "server" / "memory.safetensors")
+            if report is not None:
+                (folder / "report.json").write_text(json.dumps(to_json(report), indent=2) + "\n")
+
+        self.run.save_round(state.round, state.adapter.digest(), write)
+
+
+def to_json(report: RoundReport) -> Mapping[str, Any]:
+    """A report with the summary of its scores, which belong to the adapter that entered the round."""
+    scores = [(update.client, score) for update in report.updates for score in update.scores]
+    clients = {
+        update.client: {
+            "sent": update.client in report.diagnostics.get("contributed", []),
+            "counts": dict(update.counts),
+            "metrics": dict(update.metrics),
+            "bytes": 4 * length(update.layout) if update.client in report.diagnostics.get("contributed", []) else 0,
+        }
+        for update in report.updates
+    }
+    return {
+        "round": report.round,
+        "adapter": report.adapter,
+        "seconds": round(report.seconds, 3),
+        "clients": clients,
+        "refused": dict(report.refused),
+        "diagnostics": dict(report.diagnostics),
+        "evaluation": {"adapter_of_round": report.round - 1, **summarise(scores)},
+    }

@@ -1,0 +1,1 @@
+"""How an adapter is fitted to what a client remembers."""

@@ -1,0 +1,99 @@
+"""The training loop behind `Imitation`: length-grouped batches, a masked loss, and nothing that outlives the round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedse.learners.imitation import ImitationOptions
+from fedse.types import Trajectory
+
+_WINDOW = 16
+"""Batches that are sorted by length together: enough to keep padding low, few enough to keep the order random."""
+
+
+def fit(
+    network: Any, trajectories: Sequence[Trajectory], options: ImitationOptions, context: int, key: int
+) -> dict[str, float]:
+    """Train the LoRA parameters in place. Trajectories longer than the context are cut, never dropped."""
+    examples = [(list(item.token_ids[:context]), list(item.train_mask[:context])) for item in trajectories]
+    random = np.random.Generator(np.random.Philox(key=key))
+    schedule = [batch for _ in range(options.epochs) for batch in group(examples, options.batch, random)]
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    optimiser = torch.optim.AdamW(parameters, lr=options.learning_rate, weight_decay=options.weight_decay)
+    losses: list[float] = []
+    padded = real = 0
+    network.train()
+    try:
+        for number, batch in enumerate(schedule):
+            for setting in optimiser.param_groups:
+                setting["lr"] = options.learning_rate * _factor(options.schedule, number / len(schedule))
+            optimiser.zero_grad(set_to_none=True)
+            agent_tokens = sum(sum(mask[1:]) for _, mask in batch)
+            total = 0.0
+            for part in _micro_batches(batch, options.micro_batch or options.batch):
+                ids, mask, attention = collate(part, next(network.parameters()).device)
+                loss = masked_loss(network, ids, mask, attention) / agent_tokens
+                torch.autograd.backward(loss)
+                total += float(loss.detach())
+                padded += int(attention.numel() - attention.sum())
+                real += int(attention.sum())
+            torch.nn.utils.clip_grad_norm_(parameters, options.clip)
+            optimiser.step()
+            losses.append(total)
+    finally:
+        network.eval()
+    per_epoch = max(1, len(losses) // options.epochs)
+    return {
+        "loss": float(np.mean(losses[-per_epoch:])),
+        "first_loss": float(np.mean(losses[:per_epoch])),
+        "steps": float(len(losses)),
+        "tokens": float(real),
+        "padded_share": padded / (padded + real),
+    }
+
+
+def _factor(schedule: str, progress: float) -> float:
+    return 0.5 * (1.0 + float(np.cos(np.pi * progress))) if schedule == "cosine" else 1.0
+
+
+Example = tuple[list[int], list[bool]]
+
+
+def group(examples: Sequence[Example], batch: int, random: np.random.Generator) -> Iterator[list[Example]]:
+    """One epoch: shuffled, sorted by length within windows, cut into batches, the batches shuffled again."""
+    order = random.permutation(len(examples))
+    batches: list[list[Example]] = []
+    for start in range(0, len(order), _WINDOW * batch):
+        window = sorted(order[start : start + _WINDOW * batch], key=lambda index: len(examples[index][0]))
+        batches.extend([examples[index] for index in window[at : at + batch]] for at in range(0, len(window), batch))
+    for position in random.permutation(len(batches)):
+        yield batches[position]
+
+
+def _micro_batches(batch: list[Example], size: int) -> Iterator[list[Example]]:
+    for start in range(0, len(batch), size):
+        yield batch[start : start + size]
+
+
+def collate(examples: Sequence[Example], device: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Ids, train mask and attention mask, padded on the right."""
+    longest = max(len(ids) for ids, _ in examples)
+    ids = torch.zeros(len(examples), longest, dtype=torch.long)
+    mask = torch.zeros(len(examples), longest, dtype=torch.bool)
+    attention = torch.zeros(len(examples), longest, dtype=torch.long)
+    for row, (tokens, train) in enumerate(examples):
+        ids[row, : len(tokens)] = torch.tensor(tokens)
+        mask[row, : len(tokens)] = torch.tensor(train)
+        attention[row, : len(tokens)] = 1
+    return ids.to(device), mask.to(device), attention.to(device)
+
+
+def masked_loss(network: Any, ids: torch.Tensor, mask: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
+    """Summed negative log-likelihood of the agent's tokens, each predicted from everything before it."""
+    logits = network(input_ids=ids, attention_mask=attention, use_cache=False).logits[:, :-1]
+    chosen = mask[:, 1:]
+    return torch.nn.functional.cross_entropy(logits[chosen].float(), ids[:, 1:][chosen], reduction="sum")

@@ -1,0 +1,124 @@
+"""A frozen Hugging Face causal language model with one LoRA adapter that is overwritten again and again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from fedse.errors import BadInput, MissingExtra
+from fedse.models.chat import TemplateChat
+from fedse.plugins import PluginOptions
+from fedse.seeds import generator
+from fedse.types import Adapter
+
+if TYPE_CHECKING:
+    import torch
+
+
+class LoraOptions(PluginOptions):
+    """The adapter every client trains. The defaults are the paper's."""
+
+    rank: int = Field(default=8, ge=1)
+    """Inner dimension of the two factors."""
+    alpha: int = Field(default=16, ge=1)
+    """Scale: the adapter's product is multiplied by alpha / rank."""
+    targets: str | list[str] = "all-linear"
+    """Modules that get an adapter: "all-linear" (without the output layer), or names such as q_proj."""
+
+
+class ModelOptions(PluginOptions):
+    """Where and how a base model computes."""
+
+    device: str = "auto"
+    """"auto" takes a GPU when there is one; or cpu, cuda, cuda:1 and so on."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of the frozen base; "auto" is bfloat16 on a GPU and float32 elsewhere. LoRA tensors are float32."""
+    lora: LoraOptions = LoraOptions()
+    """The adapter that is trained and exchanged."""
+    threads: int | None = Field(default=None, ge=1)
+    """CPU threads of torch; a fixed number makes results on a CPU repeat bit for bit on the same machine."""
+
+
+class CausalLM:
+    """A subclass says where model and tokenizer come from by overriding `load`."""
+
+    name: str
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            import peft
+            import torch
+        except ImportError as error:
+            raise MissingExtra("a language model", str(error.name), "model") from error
+        self.options = ModelOptions(**options)
+        if self.options.threads is not None:
+            torch.set_num_threads(self.options.threads)
+        self.device = self._device()
+        base, tokenizer = self.load(self._dtype(torch))
+        base.requires_grad_(False)
+        base.name_or_path = self.name
+        self.context = int(base.config.max_position_embeddings)
+        self.chat = TemplateChat(tokenizer, self.name)
+        self.tokenizer = tokenizer
+        lora = self.options.lora
+        config = peft.LoraConfig(
+            r=lora.rank,
+            lora_alpha=lora.alpha,
+            lora_dropout=0.0,
+            target_modules=lora.targets,
+            task_type="CAUSAL_LM",
+            base_model_name_or_path=self.name,
+        )
+        try:
+            self.network = peft.get_peft_model(base.to(self.device), config)
+        except ValueError as error:
+            raise BadInput(f"model.lora.targets: {error}") from error
+        self._config = _plain(config.to_dict())
+        self.network.eval()
+
+    def load(self, dtype: torch.dtype) -> tuple[Any, Any]:
+        """The causal language model and its tokenizer, which has a chat template."""
+        raise NotImplementedError
+
+    def _device(self) -> str:
+        import torch
+
+        if self.options.device != "auto":
+            return self.options.device
+        return "cuda" if torch.cuda.is_available() else "cpu"
+
+    def _dtype(self, torch: Any) -> torch.dtype:
+        if self.options.dtype == "auto":
+            return torch.bfloat16 if self.device.startswith("cuda") else torch.float32  # type: ignore[no-any-return]
+        return getattr(torch, self.options.dtype)  # type: ignore[no-any-return]
+
+    def initial_adapter(self, seed: int) -> Adapter:
+        """LoRA's usual start, drawn with NumPy so that it is the same on every machine: A uniform, B zero."""
+        from fedse.adapters.swap import read_adapter
+
+        present = read_adapter(self.network, Adapter({}, self._config))
+        tensors = {}
+        for name, tensor in present.tensors.items():
+            if ".lora_A." in name:
+                bound = 1.0 / np.sqrt(tensor.shape[1])
+                drawn = generator(seed, "initial adapter", name).uniform(-bound, bound, tensor.shape)
+                tensors[name] = drawn.astype(np.float32)
+            else:
+                tensors[name] = np.zeros_like(tensor)
+        return Adapter(tensors, self._config)
+
+
+def _plain(config: dict[str, Any]) -> dict[str, Any]:
+    """PEFT's configuration as JSON values, in an order that does not depend on hashing."""
+    plain: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, set):
+            plain[key] = sorted(value)
+        elif value is None or isinstance(value, (str, int, float, bool, list, dict)):
+            plain[key] = value
+        else:
+            plain[key] = str(value)
+    plain["inference_mode"] = True
+    return plain

@@ -1,0 +1,1 @@
+"""Who answers: a batched transformer, a table, or a script."""

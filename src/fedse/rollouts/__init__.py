@@ -1,0 +1,1 @@
+"""Play many episodes at once and record what the agent wrote, token by token."""
