@@ -190,6 +190,22 @@ class Buffer:
         self._connection.close()
 
 
+def read_file(path: Path) -> list[Trajectory]:
+    """Everything in a buffer file, oldest first, whoever it belongs to."""
+    if not path.exists():
+        raise BufferUnusable(f"there is no buffer {path}.")
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    try:
+        rows = connection.execute(
+            "SELECT record, token_ids, train_mask FROM trajectories ORDER BY round, world, task, attempt"
+        )
+        return [_trajectory(*row) for row in rows]
+    except sqlite3.DatabaseError as error:
+        raise BufferUnusable(f"{path} is damaged ({error}); it was left as it is.") from error
+    finally:
+        connection.close()
+
+
 def _content(trajectory: Trajectory) -> str:
     return hashlib.sha256(np.asarray(trajectory.token_ids, dtype="<i4").tobytes()).hexdigest()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -108,6 +109,14 @@ class CausalLM:
             else:
                 tensors[name] = np.zeros_like(tensor)
         return Adapter(tensors, self._config)
+
+    def save_merged(self, adapter: Adapter, folder: Path) -> None:
+        """Write the base model with the adapter merged in, and its tokenizer. This object cannot be used afterwards."""
+        from fedse.adapters.swap import load_adapter
+
+        load_adapter(self.network, adapter)
+        self.network.merge_and_unload().save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
 
 
 def _plain(config: dict[str, Any]) -> dict[str, Any]:

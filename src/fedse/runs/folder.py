@@ -1,9 +1,9 @@
 """The run folder. Whatever the manifest names is complete; anything else is left over from an interrupted round.
 
-    experiment.yaml   events.jsonl   manifest.json
-    rounds/0007/{adapter/, server/, report.json}      the state after round 7; round 0 is the beginning
-    clients/NAME/{buffer.sqlite, episodes/}           stays with the client
-    evaluations/test-0020.json
+experiment.yaml   events.jsonl   manifest.json
+rounds/0007/{adapter/, server/, report.json}      the state after round 7; round 0 is the beginning
+clients/NAME/{buffer.sqlite, episodes/}           stays with the client
+evaluations/test-0020.json
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class RunFolder:
         try:
             manifest: dict[str, Any] = json.loads((self.path / "manifest.json").read_text())
         except json.JSONDecodeError as error:
-            raise RunConflict(f"{self.path / 'manifest.json'} is damaged ({error}): restore it or begin a new run.") from error
+            raise RunConflict(
+                f"{self.path / 'manifest.json'} is damaged ({error}): restore it or begin a new run."
+            ) from error
         return manifest
 
     def _write_manifest(self, manifest: Mapping[str, Any]) -> None:

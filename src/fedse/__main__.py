@@ -1,0 +1,5 @@
+"""`python -m fedse`."""
+
+from fedse.cli import main
+
+main()

@@ -1,0 +1,44 @@
+"""The command line. One file for each command; here they only get their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from fedse.cli import doctor, evaluate, export, play, reference, run, runs, show, worlds
+from fedse.errors import FedseError
+
+
+class _Group(TyperGroup):
+    """Prints the sentence of an expected error and leaves with its code; anything unexpected keeps its traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except FedseError as error:
+            typer.echo(f"fedse: {error}", err=True)
+            raise typer.Exit(error.exit_code) from error
+
+
+app = typer.Typer(
+    cls=_Group,
+    help="Federated self-evolution of language-model agents.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("run")(run.run)
+app.command("eval")(evaluate.evaluate)
+app.command("show")(show.show)
+app.command("export")(export.export)
+app.command("play")(play.play)
+app.command("doctor")(doctor.doctor)
+app.command("reference")(reference.reference)
+app.add_typer(runs.app, name="runs")
+app.add_typer(worlds.app, name="worlds")
+
+
+def main() -> None:
+    app(prog_name="fedse")

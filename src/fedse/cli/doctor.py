@@ -1,0 +1,99 @@
+"""`fedse doctor`: what is installed, what works, and the command that mends what does not."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from fedse import __version__
+
+EXTRAS = {
+    "torch": ("model", "language models"),
+    "transformers": ("model", "language models"),
+    "peft": ("model", "LoRA adapters"),
+    "matplotlib": ("plots", "the picture at the end of a run"),
+    "pyarrow": ("parquet", "export to Parquet"),
+}
+CORE = ("numpy", "safetensors", "pydantic", "PyYAML", "typer", "rich", "gymnasium")
+
+
+@dataclass(frozen=True)
+class Finding:
+    what: str
+    state: str
+    mend: str = ""
+
+
+def doctor() -> None:
+    """Report versions and devices, and what is missing with the command that mends it."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    wrong = 0
+    for finding in examine():
+        wrong += bool(finding.mend)
+        table.add_row("[yellow]![/]" if finding.mend else "[green]ok[/]", finding.what, finding.state)
+        if finding.mend:
+            table.add_row("", "", f"[yellow]{finding.mend}[/]")
+    console = Console()
+    console.print(table)
+    console.print("Everything works." if not wrong else f"{wrong} things can be mended.")
+
+
+def examine() -> Iterator[Finding]:
+    yield Finding("fedse", __version__)
+    yield Finding("python", f"{platform.python_version()} at {Path(sys.executable).name}, {platform.machine()}")
+    yield Finding("cores, memory", f"{os.cpu_count()} cores{_memory()}")
+    for name in CORE:
+        yield Finding(name, importlib.metadata.version(name))
+    for name, (extra, purpose) in EXTRAS.items():
+        try:
+            yield Finding(name, importlib.metadata.version(name))
+        except importlib.metadata.PackageNotFoundError:
+            yield Finding(name, f"missing, needed for {purpose}", f"pip install 'fedse[{extra}]'")
+    yield from _devices()
+    free = shutil.disk_usage(Path.cwd()).free
+    mend = "free some space, or give `--runs` a folder on another disk" if free < 1e9 else ""
+    yield Finding("disk here", f"{free / 1e9:.1f} GB free", mend)
+    if not os.access(Path.cwd(), os.W_OK):
+        yield Finding(
+            "this folder", "cannot be written to", "change to a folder of yours, or use `fedse run --runs DIR`"
+        )
+
+
+def _memory() -> str:
+    try:
+        return f", {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"
+    except (ValueError, AttributeError):
+        return ""
+
+
+def _devices() -> Iterator[Finding]:
+    try:
+        import torch
+    except ImportError:
+        return
+    if torch.cuda.is_available():
+        for number in range(torch.cuda.device_count()):
+            memory = torch.cuda.get_device_properties(number).total_memory / 2**30
+            yield Finding(f"cuda:{number}", f"{torch.cuda.get_device_name(number)}, {memory:.0f} GiB")
+        return
+    yield Finding("device", "cpu (no GPU that torch can use)")
+    packages = sorted(
+        name
+        for distribution in importlib.metadata.distributions()
+        if (name := str(distribution.metadata["Name"]).lower()).startswith(("nvidia-", "cuda-"))
+    )
+    if packages:
+        yield Finding(
+            "CUDA packages",
+            f"{len(packages)} installed on a machine without a GPU (e.g. {packages[0]}), several GB for nothing",
+            f"pip uninstall -y {' '.join(packages)}; then install torch's CPU build (see the README, Install)",
+        )

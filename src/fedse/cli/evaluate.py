@@ -1,0 +1,44 @@
+"""`fedse eval RUN`: measure the adapter of a round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    round_number: Annotated[
+        int | None,
+        typer.Option("--round", min=0, help="Adapter after this round; 0 is the beginning; default: the last."),
+    ] = None,
+    world: Annotated[str, typer.Option(help="Only this world.")] = "",
+    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+) -> None:
+    """Play held-out tasks with a stored adapter, greedy and frozen, and store the result in the run."""
+    from fedse.cli.progress import Progress
+    from fedse.cli.tables import evaluation_table
+    from fedse.errors import BadInput
+    from fedse.experiment import open_run, stored_experiment
+    from fedse.plugins import nearest
+    from fedse.runs.folder import RunFolder
+    from fedse.types import SPLITS
+
+    chosen = next((known for known in SPLITS if known == split), None)
+    if chosen is None:
+        raise BadInput(f"--split {split}: {nearest(split, SPLITS)}Known: {', '.join(SPLITS)}.")
+    folder = RunFolder.existing(run)
+    number = (folder.last_round() or 0) if round_number is None else round_number
+    folder.digest_of(number)
+    worlds = sorted({part.name for client in stored_experiment(folder).clients.values() for part in client.worlds})
+    if world and world not in worlds:
+        raise BadInput(f"--world {world}: {nearest(world, worlds)}This run has: {', '.join(worlds)}.")
+    console = Console()
+    with Progress(console, number) as progress:
+        federation = open_run(run, [progress])
+        result = federation.server.evaluate(number, chosen, world)
+    console.print(evaluation_table(result, f"{split}, adapter after round {number}"))
+    console.print(f"Stored: {federation.run.evaluation_path(chosen, number, world)}", soft_wrap=True)

@@ -1,0 +1,71 @@
+"""`fedse export RUN TARGET`: take an adapter, a merged model or a client's experience out of a run."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class What(StrEnum):
+    ADAPTER = "adapter"
+    MERGED = "merged"
+    EXPERIENCE = "experience"
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    target: Annotated[Path, typer.Argument(help="Where to write: a new folder, or a .jsonl or .parquet file.")],
+    what: Annotated[
+        What, typer.Option(help="The PEFT adapter, the base model with it merged in, or a client's buffer.")
+    ] = What.ADAPTER,
+    round_number: Annotated[
+        int | None, typer.Option("--round", min=0, help="After this round; default: the last.")
+    ] = None,
+    client: Annotated[str, typer.Option(help="Whose experience.")] = "",
+) -> None:
+    """Write what others can load: PEFT and vLLM read the adapter folder, transformers the merged model."""
+    from fedse import atomic
+    from fedse.adapters.files import read_adapter, write_adapter
+    from fedse.errors import BadInput
+    from fedse.runs.folder import RunFolder
+
+    folder = RunFolder.existing(run)
+    if target.exists():
+        raise BadInput(f"{target} exists already: choose another name or remove it.")
+    if what is What.EXPERIENCE:
+        _experience(folder, target, client)
+    else:
+        number = (folder.last_round() or 0) if round_number is None else round_number
+        folder.digest_of(number)
+        adapter = read_adapter(folder.round_folder(number) / "adapter")
+        with atomic.new_folder(target) as made:
+            if what is What.ADAPTER:
+                write_adapter(adapter, made)
+            else:
+                from fedse.experiment import stored_experiment
+                from fedse.plugins import build
+
+                model = build("model", stored_experiment(folder).model)
+                if not hasattr(model, "save_merged"):
+                    raise BadInput(f"{run} has no language model to merge into: export the adapter instead.")
+                model.save_merged(adapter, made)
+    typer.echo(f"Wrote {target}")
+
+
+def _experience(folder: object, target: Path, client: str) -> None:
+    from fedse.errors import BadInput
+    from fedse.experience.buffer import read_file
+    from fedse.experience.export import export as write
+    from fedse.plugins import nearest
+    from fedse.runs.folder import RunFolder
+
+    assert isinstance(folder, RunFolder)
+    clients = sorted(path.name for path in (folder.path / "clients").glob("*"))
+    if client not in clients:
+        raise BadInput(
+            f"--client {client or '(not given)'}: {nearest(client, clients)}This run has: {', '.join(clients)}."
+        )
+    write(read_file(folder.client_folder(client) / "buffer.sqlite"), target)

@@ -1,0 +1,162 @@
+"""What happens, as it happens: a live table in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from fedse.cli.tables import percent
+
+MOSTLY_INVALID = 0.9
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(42), duration(600), duration(7500)
+    ('42 s', '10 min', '2 h 05 min')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+@dataclass
+class _ClientRow:
+    doing: str = "waiting"
+    planned: int = 0
+    played: int = 0
+    successes: int = 0
+    errors: int = 0
+    buffer: int | None = None
+    loss: float | None = None
+    success: float | None = None
+
+
+class Progress:
+    """A tracker. Use as a context manager, so that the terminal is left in order."""
+
+    def __init__(self, console: Console, rounds: int) -> None:
+        self.console = console
+        self.rounds = rounds
+        self.round = 0
+        self._rows: dict[str, _ClientRow] = {}
+        self._times: list[float] = []
+        self._began = time.monotonic()
+        self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live.is_started:
+            self._live.stop()
+
+    def record(self, event: str, **fields: Any) -> None:
+        handler = getattr(self, f"_on_{event}", None)
+        if handler is not None:
+            handler(**fields)
+
+    def _on_run_started(self, round: int, rounds: int) -> None:
+        if self.console.is_terminal:
+            self._live.start()
+        if 0 < round < rounds:
+            self.console.print(f"Going on after round {round} of {rounds}.")
+
+    def _on_round_started(self, round: int) -> None:
+        self.round = round
+        self._began = time.monotonic()
+
+    def _on_episodes_planned(self, clients: dict[str, int]) -> None:
+        for name, planned in clients.items():
+            old = self._rows.get(name, _ClientRow())
+            self._rows[name] = _ClientRow("playing", planned, buffer=old.buffer, loss=old.loss, success=old.success)
+
+    def _on_episode(self, client: str, purpose: str, outcome: str) -> None:
+        row = self._rows[client]
+        row.played += 1
+        row.successes += purpose == "explore" and outcome == "success"
+        row.errors += outcome == "error"
+
+    def _on_episodes_played(
+        self, round: int, episodes: int, prefilled: int, prefilled_without_cache: int, decoded: int
+    ) -> None:
+        self.console.print(
+            f"round {round}: {episodes} episodes; tokens an episode: {decoded / episodes:,.0f} decoded, "
+            f"{prefilled / episodes:,.0f} prefilled ({prefilled_without_cache / episodes:,.0f} without the cache)",
+            soft_wrap=True,
+        )
+
+    def _on_client_learning(self, client: str, round: int) -> None:
+        del round
+        self._rows[client].doing = "learning"
+
+    def _on_client_finished(
+        self,
+        client: str,
+        round: int,
+        sent: bool,
+        counts: dict[str, int],
+        metrics: dict[str, float],
+        scores: list[dict[str, Any]],
+    ) -> None:
+        row = self._rows[client]
+        played = sum(score["episodes"] for score in scores)
+        row.doing = "sent" if sent else "nothing to learn from"
+        row.buffer = counts["buffer"]
+        row.loss = metrics.get("loss")
+        row.success = sum(score["successes"] for score in scores) / played if played else row.success
+        loss = "" if row.loss is None else f", loss {row.loss:.3f}"
+        padded = f", padded {percent(metrics['padded_share'])} %" if "padded_share" in metrics else ""
+        self.console.print(
+            f"round {round}, {client}: validation success {percent(row.success)} %, explored {counts['explored']}, "
+            f"successes {counts['successes']}, errors {counts['errors']}, buffer {counts['buffer']}{loss}{padded}"
+            f"{'' if sent else ', NO UPDATE: nothing to learn from yet'}",
+            soft_wrap=True,
+        )
+        if counts["steps"] and counts["invalid"] / counts["steps"] > MOSTLY_INVALID:
+            self.console.print(
+                f"  {client}: {percent(counts['invalid'] / counts['steps'])} % of the actions were invalid; the model has "
+                "not learned the form of a reply (more demonstrations or a higher learning rate help)",
+                soft_wrap=True,
+            )
+
+    def _on_round_finished(self, round: int, seconds: float, refused: dict[str, str]) -> None:
+        self._times.append(seconds)
+        for client, reason in refused.items():
+            self.console.print(f"round {round}: the update of {client} was refused: {reason}", soft_wrap=True)
+        self.console.print(f"round {round} of {self.rounds} done in {duration(seconds)}{self._left()}")
+
+    def _on_evaluated(self, round: int, split: str, macro: float | None, micro: float | None) -> None:
+        self.console.print(f"{split}, adapter after round {round}: macro {percent(macro)} %, micro {percent(micro)} %")
+
+    def _left(self) -> str:
+        left = self.rounds - self.round
+        if not self._times or not left:
+            return ""
+        return f", about {duration(left * sum(self._times) / len(self._times))} left"
+
+    def _table(self) -> Table:
+        elapsed = duration(time.monotonic() - self._began)
+        table = Table(title=f"round {self.round} of {self.rounds}, {elapsed}{self._left()}", title_justify="left")
+        table.add_column("client")
+        table.add_column("now")
+        for column in ("episodes", "successes", "errors", "buffer", "loss", "validation %"):
+            table.add_column(column, justify="right")
+        for name, row in sorted(self._rows.items()):
+            table.add_row(
+                name,
+                row.doing,
+                f"{row.played}/{row.planned}",
+                str(row.successes),
+                str(row.errors),
+                "-" if row.buffer is None else str(row.buffer),
+                "-" if row.loss is None else f"{row.loss:.3f}",
+                percent(row.success),
+            )
+        return table

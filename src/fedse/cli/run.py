@@ -1,0 +1,77 @@
+"""`fedse run FILE`: run an experiment, or go on with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from fedse.experiment import Federation, Parts
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="The experiment file.")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key, e.g. --set learner.epochs=3.")
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete experiment and stop.")] = False,
+    max_minutes: Annotated[
+        float | None, typer.Option(min=0, help="Stop after the round in which this time is over; run again to go on.")
+    ] = None,
+) -> None:
+    """Run an experiment. The same command goes on where an interrupted run stopped."""
+    from fedse import experiment as experiments
+    from fedse.cli.progress import Progress
+    from fedse.cli.tables import evaluation_table
+    from fedse.errors import Stopped
+
+    experiment = experiments.load_experiment(file, settings or [])
+    if dry_run:
+        typer.echo(experiment.to_yaml(), nl=False)
+        return
+    console = Console()
+    progress = Progress(console, experiment.rounds)
+    folder = runs / experiment.name
+
+    def announce(federation: Federation, parts: Parts) -> None:
+        left = experiment.rounds - (federation.run.last_round() or 0)
+        if left:
+            _print_estimate(console, federation, parts, left, progress)
+
+    try:
+        with progress:
+            result = experiments.run(experiment, runs, max_minutes, [progress], announce)
+    except Stopped:
+        console.print(f"Stopped after {max_minutes:g} minutes at a safe point. The same command goes on: {folder}")
+        return
+    except KeyboardInterrupt:
+        console.print(f"\nInterrupted. Nothing complete is lost; the same command goes on: {folder}")
+        raise typer.Exit(130) from None
+    console.print(evaluation_table(result.test, f"test, adapter after round {result.test['round']}"))
+    if result.picture is None:
+        console.print("No picture: matplotlib is not installed (pip install 'fedse[plots]').")
+    else:
+        console.print(f"Picture: {result.picture}", soft_wrap=True)
+    console.print(f"Run: {result.folder}   (fedse show {result.folder})", soft_wrap=True)
+
+
+def _print_estimate(console: Console, federation: Federation, parts: Parts, rounds: int, progress: object) -> None:
+    import shutil
+
+    from fedse.cli.progress import duration
+    from fedse.federation.estimate import estimate
+
+    adapter = federation.initial_adapter()
+    found = estimate(federation.clients, parts.model, parts.policy, parts.learner, adapter, rounds)
+    free = shutil.disk_usage(federation.run.path).free
+    console.print(
+        f"{rounds} rounds, {len(federation.clients)} clients, {found.episodes:,} episodes, adapter of {adapter.size:,} values: "
+        f"roughly {duration(found.seconds)} and {found.bytes / 1e6:,.0f} MB of disk ({free / 1e9:,.0f} GB free).",
+        soft_wrap=True,
+    )
+    if found.bytes > free:
+        console.print("[bold red]This is more than the disk has left.[/]")

@@ -1,0 +1,120 @@
+"""`fedse show RUN`: what a run reached, and one of its trajectories to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from fedse.runs.folder import RunFolder
+    from fedse.types import Trajectory
+
+
+def show(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    client: Annotated[str, typer.Option(help="Trajectory of this client; default: the first.")] = "",
+    round_number: Annotated[
+        int | None, typer.Option("--round", min=1, help="Round it was played in; default: the last.")
+    ] = None,
+    outcome: Annotated[str, typer.Option(help="Only success, failure or error.")] = "",
+    purpose: Annotated[str, typer.Option(help="Only explore or evaluate.")] = "",
+    number: Annotated[int, typer.Option(min=1, help="The how-manieth of those that fit.")] = 1,
+) -> None:
+    """Print the run's table and one trajectory, with thought, action and observation of each step."""
+    from fedse.cli.tables import evaluation_table
+    from fedse.evaluation.curves import curves
+    from fedse.runs.folder import RunFolder
+
+    folder = RunFolder.existing(run)
+    console = Console()
+    console.print(_rounds_table(folder, curves(folder)))
+    last = folder.last_round() or 0
+    test = folder.evaluation_path("test", last)
+    if test.exists():
+        console.print(evaluation_table(json.loads(test.read_text()), f"test, adapter after round {last}"))
+    fitting = list(_fitting(folder, client, round_number or last, outcome, purpose))
+    if number > len(fitting):
+        console.print(
+            f"No trajectory fits: {len(fitting)} of round {round_number or last} match, number {number} was asked."
+        )
+        return
+    print_trajectory(console, fitting[number - 1], f"{number} of {len(fitting)} that fit")
+
+
+def _rounds_table(folder: RunFolder, found: dict[str, list[dict[str, Any]]]) -> Table:
+    table = Table(
+        title=f"{folder.path.name}: validation success (%) of the adapter after each round", title_justify="left"
+    )
+    table.add_column("after round", justify="right")
+    for name in found:
+        table.add_column(name, justify="right")
+        table.add_column("invalid %", justify="right", style="dim")
+    table.add_column("loss", justify="right")
+    table.add_column("product gap", justify="right")
+    for number in sorted({row["adapter"] for rows in found.values() for row in rows}):
+        cells = []
+        for rows in found.values():
+            row = next((row for row in rows if row["adapter"] == number), None)
+            if row is None or row["success"] is None:
+                cells += ["-", "-"]
+            else:
+                low, high = row["interval"]
+                cells += [
+                    f"{100 * row['success']:.0f} ({100 * low:.0f}-{100 * high:.0f})",
+                    f"{100 * (row['invalid'] or 0):.0f}",
+                ]
+        report = folder.report(number) or {}
+        losses = [
+            entry["metrics"]["loss"] for entry in report.get("clients", {}).values() if "loss" in entry["metrics"]
+        ]
+        gap = report.get("diagnostics", {}).get("product_gap")
+        table.add_row(
+            str(number),
+            *cells,
+            f"{sum(losses) / len(losses):.3f}" if losses else "-",
+            "-" if gap is None else f"{100 * gap:.1f} %",
+        )
+    return table
+
+
+def _fitting(folder: RunFolder, client: str, round_number: int, outcome: str, purpose: str) -> Iterator[Trajectory]:
+    from fedse.errors import BadInput
+    from fedse.experience.journal import Journal
+    from fedse.plugins import nearest
+
+    clients = sorted(path.name for path in (folder.path / "clients").glob("*"))
+    if client and client not in clients:
+        raise BadInput(f"--client {client}: {nearest(client, clients)}This run has: {', '.join(clients)}.")
+    for name in [client] if client else clients:
+        for trajectory in Journal(folder.client_folder(name) / "episodes").read(f"{round_number:04d}"):
+            if outcome in ("", trajectory.outcome) and purpose in ("", trajectory.purpose):
+                yield trajectory
+
+
+def print_trajectory(console: Console, trajectory: Trajectory, position: str) -> None:
+    colour = {"success": "green", "failure": "yellow", "error": "red"}[trajectory.outcome]
+    console.rule(
+        f"[bold]{trajectory.client}[/] · {trajectory.world} · task {trajectory.task} · round {trajectory.round} · "
+        f"{trajectory.purpose} · [{colour}]{trajectory.outcome}[/] · {position}"
+    )
+    for count, step in enumerate(trajectory.steps, start=1):
+        console.print(Text(f"{count:>2}  ", style="dim") + Text(step.observation, style="cyan"))
+        if step.action:
+            console.print(Text("    Thought: ", style="dim") + Text(step.thought))
+            mark = Text("" if step.valid else "   (invalid)", style="red")
+            console.print(Text("    Action:  ", style="dim") + Text(step.action, style="bold") + mark)
+        else:
+            console.print(
+                Text("    Reply:   ", style="dim") + Text(repr(step.reply)) + Text("   (unparsable)", style="red")
+            )
+    if trajectory.closing:
+        console.print(Text("    ", style="dim") + Text(trajectory.closing, style="cyan"))
+    if trajectory.detail:
+        console.print(Text(trajectory.detail, style="red"))

@@ -1,0 +1,83 @@
+"""What a run will cost, measured on a small pilot before it starts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedse.experience.records import to_record
+from fedse.federation.client import Client
+from fedse.protocols import Learner, Model, Policy, Sampling
+from fedse.rollouts.demonstrations import demonstrate
+from fedse.types import Adapter, Trajectory
+
+PILOT_EPISODES = 4
+PILOT_CONVERSATIONS = 16
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Rough by nature: it assumes episodes halfway between the expert's length and the turn limit."""
+
+    seconds: float
+    bytes: int
+    episodes: int
+
+
+def estimate(
+    clients: Sequence[Client], model: Model, policy: Policy, learner: Learner, adapter: Adapter, rounds: int
+) -> Estimate:
+    """Time and disk of `rounds` rounds and the closing evaluations, from a few expert episodes and one short decoding."""
+    policy.load(adapter)
+    speed = _decoding_speed(clients, model, policy)
+    seconds, written, episodes = 0.0, adapter.size * 4 * (rounds + 1), 0
+    for client in clients:
+        explored = client.exploration.tasks * client.exploration.attempts * rounds
+        between = client.evaluation.tasks if client.evaluation.between is None else client.evaluation.between
+        evaluated = 2 * client.evaluation.tasks + max(0, rounds - 1) * between + (client.evaluation.test_tasks or 200)
+        for label, make_world in client.worlds.items():
+            world = make_world()
+            tasks = world.tasks("train")[:PILOT_EPISODES]
+            pilot = [demonstrate(client.name, label, world, task, model.chat) for task in tasks]
+            steps = sum(len(item.steps) for item in pilot)
+            tokens_a_step = sum(item.agent_tokens for item in pilot) / steps
+            longer = (world.turn_limit + steps / len(pilot)) / 2 / (steps / len(pilot))
+            played = explored + evaluated
+            seconds += played * tokens_a_step * longer * steps / len(pilot) / speed
+            written += int(played * longer * _bytes(pilot) / len(pilot))
+            episodes += played
+            # Half of the exploration kept, on top of the demonstrations, is learned from in every later round.
+            remembered = rounds * getattr(client.start, "tasks", 0) + explored * (rounds + 1) / 4
+            seconds += remembered * _learning_time(learner, adapter, pilot)
+    return Estimate(seconds, written, episodes)
+
+
+def _decoding_speed(clients: Sequence[Client], model: Model, policy: Policy) -> float:
+    """Tokens a second with some conversations open at once."""
+    world = next(iter(clients[0].worlds.values()))()
+    observation, _ = world.reset(options={"task": world.tasks("train")[0].id})
+    open_now = min(policy.slots, PILOT_CONVERSATIONS)
+    before = policy.usage.decoded
+    began = time.perf_counter()
+    slots = [policy.open(model.chat.opening(world.rules), Sampling(number, 1.0)) for number in range(open_now)]
+    for slot in slots:
+        policy.extend(slot, model.chat.turn(observation))
+    answered = 0
+    while answered < open_now:
+        answered += len(policy.ready())
+    for slot in slots:
+        policy.close(slot)
+    return (policy.usage.decoded - before) / (time.perf_counter() - began) * policy.slots / open_now / 2
+
+
+def _learning_time(learner: Learner, adapter: Adapter, pilot: Sequence[Trajectory]) -> float:
+    """Seconds a round spends on one remembered trajectory."""
+    began = time.perf_counter()
+    learner.learn(adapter, pilot, 0)
+    return (time.perf_counter() - began) / len(pilot)
+
+
+def _bytes(trajectories: Sequence[Trajectory]) -> int:
+    return sum(len(json.dumps(to_record(item)).encode()) for item in trajectories)
