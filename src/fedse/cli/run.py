@@ -40,7 +40,7 @@ def run(
     def announce(federation: Federation, parts: Parts) -> None:
         left = experiment.rounds - (federation.run.last_round() or 0)
         if left:
-            _print_estimate(console, federation, parts, left, progress)
+            _print_estimate(console, federation, parts, left)
 
     try:
         with progress:
@@ -59,7 +59,7 @@ def run(
     console.print(f"Run: {result.folder}   (fedse show {result.folder})", soft_wrap=True)
 
 
-def _print_estimate(console: Console, federation: Federation, parts: Parts, rounds: int, progress: object) -> None:
+def _print_estimate(console: Console, federation: Federation, parts: Parts, rounds: int) -> None:
     import shutil
 
     from fedse.cli.progress import duration
@@ -69,8 +69,8 @@ def _print_estimate(console: Console, federation: Federation, parts: Parts, roun
     found = estimate(federation.clients, parts.model, parts.policy, parts.learner, adapter, rounds)
     free = shutil.disk_usage(federation.run.path).free
     console.print(
-        f"{rounds} rounds, {len(federation.clients)} clients, {found.episodes:,} episodes, adapter of {adapter.size:,} values: "
-        f"roughly {duration(found.seconds)} and {found.bytes / 1e6:,.0f} MB of disk ({free / 1e9:,.0f} GB free).",
+        f"{rounds} rounds, {len(federation.clients)} clients, {found.episodes:,} episodes, "
+        f"adapter of {adapter.size:,} values: roughly {duration(found.seconds)} and {found.bytes / 1e6:,.0f} MB of disk ({free / 1e9:,.0f} GB free).",
         soft_wrap=True,
     )
     if found.bytes > free:

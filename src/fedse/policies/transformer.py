@@ -182,7 +182,6 @@ class TransformerPolicy:
 
     def _feed(self, slots: Sequence[int]) -> torch.Tensor:
         """Encode all unfed tokens of these conversations, piece by piece; returns the logits after the last of each."""
-        torch = self._torch
         answers: dict[int, Any] = {}
         left = list(slots)
         while left:
