@@ -9,9 +9,10 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, model_serializer
 from pydantic_core import PydanticCustomError
 
 from fedse.errors import UnknownName
@@ -56,7 +57,13 @@ KNOWN: dict[str, dict[str, str]] = {
 class PluginOptions(BaseModel):
     """What an experiment file may set: no unknown keys, no change after it was read."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, ser_json_inf_nan="constants"
+    )
+
+
+FilePath = Annotated[Path, Field(strict=False)]
+"""An option that names a file: text in YAML, a path in Python."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -69,19 +76,20 @@ def resolve(kind: str, name: str) -> type[Any]:
     """The class behind a short name or a dotted path such as `my_package.my_world:MyWorld`."""
     path = KNOWN[kind].get(name, name)
     module_name, _, class_name = path.partition(":")
-    if not class_name:
+    if not class_name or not all(piece.isidentifier() for piece in module_name.split(".")):
         raise UnknownName(
             f"unknown {kind} '{name}': {nearest(name, KNOWN[kind])}"
             f"Known: {', '.join(sorted(KNOWN[kind]))}; a class of your own is given as 'package.module:Class'."
         )
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
+        module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and not (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise
         raise UnknownName(f"{kind} '{name}': there is no module '{error.name}' on the Python path.") from error
-    except AttributeError as error:
-        raise UnknownName(f"{kind} '{name}': module '{module_name}' has no class '{class_name}'.") from error
+    if not hasattr(module, class_name):
+        raise UnknownName(f"{kind} '{name}': module '{module_name}' has no class '{class_name}'.")
+    found = getattr(module, class_name)
     if not isinstance(found, type):
         raise UnknownName(f"{kind} '{name}': '{class_name}' is not a class.")
     return found
@@ -140,7 +148,7 @@ class PartOf:
             )
         given = {key: item for key, item in value.items() if key != "name"}
         try:
-            options = options_of(self.kind, value["name"])(**given)
+            options = options_of(self.kind, value["name"]).model_validate(given)
         except UnknownName as error:
             raise PydanticCustomError("unknown_name", "{message}", {"message": str(error)}) from error
         except ValidationError as error:

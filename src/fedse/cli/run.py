@@ -70,7 +70,8 @@ def _print_estimate(console: Console, federation: Federation, parts: Parts, roun
     free = shutil.disk_usage(federation.run.path).free
     console.print(
         f"{rounds} rounds, {len(federation.clients)} clients, {found.episodes:,} episodes, "
-        f"adapter of {adapter.size:,} values: roughly {duration(found.seconds)} and {found.bytes / 1e6:,.0f} MB of disk ({free / 1e9:,.0f} GB free).",
+        f"adapter of {adapter.size:,} values: roughly {duration(found.seconds)} "
+        f"and {found.bytes / 1e6:,.0f} MB of disk ({free / 1e9:,.0f} GB free).",
         soft_wrap=True,
     )
     if found.bytes > free:

@@ -1,0 +1,122 @@
+"""`fedse worlds`: what there is, and whether a world keeps its promises."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import typer
+import yaml
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from fedse.errors import BadInput, MissingExtra
+from fedse.plugins import KNOWN, nearest, resolve
+from fedse.types import SPLITS
+from fedse.worlds.check import check
+from fedse.worlds.reference import ceiling, floor
+from fedse.worlds.speed import steps_per_second
+from fedse.worlds.world import World
+
+app = typer.Typer(help="List the worlds, or check one.")
+
+Name = Annotated[str, typer.Argument(help="A short name such as maze, or package.module:Class.", show_default=False)]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of the world; may be repeated.")
+]
+_FLOOR_EPISODES = 600
+"""Enough for a standard error of two points."""
+
+
+def make_world(name: str, settings: list[str] | None) -> World:
+    """The world with this name and these options."""
+    kind = resolve("world", name)
+    if not issubclass(kind, World):
+        raise BadInput(f"'{name}' is not a world: its class does not inherit from fedse.worlds.world.World.")
+    options: dict[str, Any] = {}
+    for setting in settings or []:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise BadInput(f"--set {setting}: write it as KEY=VALUE, for example --set mode=original.")
+        try:
+            options[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise BadInput(f"--set {setting}: the value is not a YAML scalar.") from error
+    try:
+        return kind(**options)
+    except ValidationError as error:
+        raise BadInput(f"{name}: {_complaint(error, kind)}.") from error
+
+
+def _complaint(error: ValidationError, kind: type[World]) -> str:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = kind.Options.model_fields
+        return f"there is no option '{key}': {nearest(key, known)}Known: {', '.join(known) or 'none'}"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"option '{key}': {message}" if key else message
+
+
+def modes_of(kind: type[World]) -> list[str]:
+    """The values of a world's option `mode`; one empty text for a world without it."""
+    field = kind.Options.model_fields.get("mode")
+    return list(getattr(field.annotation, "__args__", [""])) if field else [""]
+
+
+@app.callback(invoke_without_command=True)
+def worlds(context: typer.Context) -> None:
+    """List the worlds with floor and ceiling on their test tasks, measured now."""
+    if context.invoked_subcommand is not None:
+        return
+    console = Console()
+    table = Table(title="Worlds")
+    table.add_column("world")
+    table.add_column("mode")
+    table.add_column("tasks\n(train / validation / test)", justify="right")
+    for heading in ("turns", "floor", "ceiling", "steps/s"):
+        table.add_column(heading, justify="right")
+    with console.status("Measuring floors, ceilings and speeds"):
+        for name in sorted(KNOWN["world"]):
+            try:
+                kind = resolve("world", name)
+                for mode in modes_of(kind):
+                    table.add_row(name, mode, *_measured(kind(mode=mode) if mode else kind()))
+            except MissingExtra as error:
+                table.add_row(name, "", str(error))
+    console.print(table)
+    console.print(
+        "Floor: share of the test tasks that random actions solve. Ceiling: share that the built-in expert solves. "
+        "Steps/s: random play on one core."
+    )
+
+
+def _measured(world: World) -> list[str]:
+    tasks = world.tasks("test")
+    repeats = max(3, math.ceil(_FLOOR_EPISODES / len(tasks)))
+    return [
+        " / ".join(str(len(world.tasks(split))) for split in SPLITS),
+        str(world.turn_limit),
+        f"{floor(world, tasks, repeats):.1%}",
+        f"{ceiling(world, tasks):.1%}",
+        f"{steps_per_second(world):,.0f}",
+    ]
+
+
+@app.command("check")
+def check_world(name: Name, settings: Settings = None) -> None:
+    """Check that a world keeps the promises every world makes; for authors of worlds."""
+    console = Console()
+    make_world(name, settings)
+    with console.status(f"Checking {name}"):
+        findings = check(lambda: make_world(name, settings))
+    for finding in findings:
+        sign = "[green]ok  [/]" if finding.passed else "[red]FAIL[/]"
+        console.print(f"{sign} [bold]{finding.name}[/]: ", end="")
+        console.print(finding.detail, markup=False, highlight=False)
+    failed = sum(not finding.passed for finding in findings)
+    if failed:
+        console.print(f"\n{name} breaks {failed} of {len(findings)} promises.")
+        raise typer.Exit(1)
+    console.print(f"\n{name} keeps all {len(findings)} promises.")

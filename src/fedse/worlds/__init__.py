@@ -1,0 +1,1 @@
+"""The worlds agents work in: Gymnasium environments whose observations and actions are text."""

@@ -1,0 +1,71 @@
+"""Which tasks a split holds: the mix of categories, and official ids from a user's file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedse.errors import BadInput
+from fedse.seeds import generator
+from fedse.types import SPLITS, Split, Task
+
+EVALUATION_TASKS = 210
+"""Tasks in the validation split and in the test split of a clean world."""
+
+
+def assigned_split(key: int) -> Split:
+    """The split of the thing (a maze, a word) with this key: six tenths are for training, two for each of the others.
+
+    The key is a hash of the thing itself. So what one client trains on is never what another is tested on, whatever
+    else differs between them.
+    """
+    tenth = key % 10
+    return "train" if tenth < 6 else "validation" if tenth < 8 else "test"
+
+
+def mixed_tasks(split: Split, total: int, categories: Sequence[str], mix: float | None, mix_seed: int) -> list[Task]:
+    """Tasks named `split-category-number`, `total` of them, with the categories spread evenly over the list.
+
+    Without `mix` every category gets the same share; otherwise the shares are one Dirichlet draw.
+    """
+    if mix is None:
+        shares = [1 / len(categories)] * len(categories)
+    else:
+        shares = generator("task mix", mix_seed).dirichlet([mix] * len(categories)).tolist()
+    counts = _whole(total, shares)
+    # The first n tasks of a split should be a fair sample of it, so each category is spread over the whole list.
+    places = sorted(
+        ((number + 0.5) / count, place, number) for place, count in enumerate(counts) for number in range(count)
+    )
+    return [Task(f"{split}-{categories[place]}-{number}", categories[place]) for _, place, number in places]
+
+
+def _whole(total: int, shares: Sequence[float]) -> list[int]:
+    """Whole numbers in the proportion of `shares` that sum to `total`; the largest remainders are rounded up."""
+    exact = [share * total for share in shares]
+    counts = [int(value) for value in exact]
+    by_remainder = sorted(range(len(shares)), key=lambda place: (counts[place] - exact[place], place))
+    for place in by_remainder[: total - sum(counts)]:
+        counts[place] += 1
+    return counts
+
+
+def official_ids(path: Path) -> dict[Split, list[str]]:
+    """Ids from a JSON file such as `{"train": [3, 5], "test": [0, 1]}`, each id once."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"the file of official ids {path} cannot be read: {error}.") from error
+    except json.JSONDecodeError as error:
+        raise BadInput(f"the file of official ids {path} is not JSON: {error}.") from error
+    if not isinstance(content, dict) or not content or not set(content) <= set(SPLITS):
+        raise BadInput(f"the file of official ids {path} must hold an object with lists under {', '.join(SPLITS)}.")
+    found: dict[Split, list[str]] = {}
+    for split in SPLITS:
+        if split in content:
+            ids = content[split]
+            if not isinstance(ids, list) or not ids or not all(type(item) is int and item >= 0 for item in ids):
+                raise BadInput(f"the file of official ids {path} must list whole numbers from 0 up under '{split}'.")
+            found[split] = list(dict.fromkeys(str(item) for item in ids))
+    return found

@@ -1,0 +1,126 @@
+"""What all worlds share: the Gymnasium interface, turn counting and the difference between ended, cut off and broken.
+
+A world implements the methods that raise `NotImplementedError` here. It uses no global random state, prints nothing,
+and derives everything about an episode from its options and the task's id.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, SupportsFloat
+
+import gymnasium
+
+from fedse.errors import BadInput
+from fedse.plugins import PluginOptions
+from fedse.types import Split, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the world says to an action."""
+
+    observation: str
+    valid: bool = True
+    done: bool = False
+    success: bool = False
+    score: float = 0.0
+
+
+class World(gymnasium.Env[str, str]):
+    """A private place with tasks, rules and its own idea of success."""
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+    """Rises whenever the same task id would give another transcript."""
+
+    class Options(PluginOptions):
+        pass
+
+    observation_space = gymnasium.spaces.Text(max_length=100_000, min_length=0, charset=string.printable)
+    action_space = gymnasium.spaces.Text(max_length=1_000, min_length=0, charset=string.printable)
+
+    def __init__(self, **options: Any) -> None:
+        self.options = self.Options(**options)
+        self._turns = 0
+        self._ended = True
+
+    @property
+    def rules(self) -> str:
+        """The text that opens every episode: the agent's role, the action grammar and the form of a reply."""
+        raise NotImplementedError
+
+    @property
+    def turn_limit(self) -> int:
+        raise NotImplementedError
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """All tasks of a split, always in the same order. In clean worlds the splits are disjoint."""
+        raise NotImplementedError
+
+    def begin(self, task: str) -> str:
+        """Set the episode up and return its first observation. An unknown task id is a `BadInput`."""
+        raise NotImplementedError
+
+    def act(self, action: str) -> Turn:
+        """Carry an action out. An action that means nothing here gets the world's own sentence and `valid=False`."""
+        raise NotImplementedError
+
+    def expert(self) -> tuple[str, str]:
+        """A plausible thought and a good action for the present state. It may look at what the agent cannot see."""
+        raise NotImplementedError
+
+    def trivial(self, draw: float) -> str:
+        """An action chosen without thinking; `draw` is a uniform number in [0, 1). Played to measure the floor."""
+        raise NotImplementedError
+
+    def legal_actions(self) -> list[str] | None:
+        """Actions that mean something in the present state, or None where they cannot be listed."""
+        return None
+
+    def drawing(self) -> str:
+        """The present state for a person to look at."""
+        raise NotImplementedError
+
+    def state(self) -> Any:
+        """The world's own part of the present state: plain values, taken back by `set_state` in any instance."""
+        raise NotImplementedError
+
+    def set_state(self, state: Any) -> None:
+        raise NotImplementedError
+
+    def save(self) -> Any:
+        """The state of the episode, so that later play can branch from it."""
+        return (self._turns, self._ended, self.state())
+
+    def restore(self, saved: Any) -> None:
+        self._turns, self._ended, state = saved
+        self.set_state(state)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Begin the task `options["task"]`. Without one, `seed` picks a training task."""
+        super().reset(seed=seed)
+        task = (options or {}).get("task")
+        if task is None:
+            training = self.tasks("train")
+            task = training[int(self.np_random.integers(len(training)))].id
+        if not isinstance(task, str):
+            raise BadInput(f"{self.name}: a task is given by its id, a string, not {task!r}.")
+        self._turns, self._ended = 0, False
+        return self.begin(task), {"task": task}
+
+    def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
+        """One turn. `truncated` means the turn limit was reached; `info["success"]` is there once the episode is over."""
+        if self._ended:
+            raise RuntimeError(f"{self.name}: step() after the episode ended; call reset() first")
+        turn = self.act(action)
+        self._turns += 1
+        truncated = not turn.done and self._turns >= self.turn_limit
+        self._ended = turn.done or truncated
+        info: dict[str, Any] = {"valid": turn.valid}
+        if self._ended:
+            info["success"] = turn.success
+            info["score"] = turn.score
+        return turn.observation, turn.score, turn.done, truncated, info

@@ -1,0 +1,82 @@
+"""Small real things that many tests need: a tiny language model, experiments that run in a second."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedse
+from fedse.experiment import Experiment
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Any:
+    """A random Llama small enough to train in a test. Shared: whoever uses it loads the adapter they mean."""
+    from fedse.models.tiny import Tiny
+
+    return Tiny(width=32, layers=2, context=2048, threads=2)
+
+
+@pytest.fixture
+def table_experiment() -> Callable[..., Experiment]:
+    """The complete loop without torch: two clients in the double-T maze."""
+
+    def make(**changes: Any) -> Experiment:
+        content: dict[str, Any] = {
+            "name": "table",
+            "rounds": 2,
+            "model": {"name": "table", "rows": 512},
+            "policy": "table",
+            "learner": "table",
+            "clients": {
+                "east": {"worlds": [{"name": "maze", "mode": "original"}]},
+                "west": {"worlds": [{"name": "maze", "mode": "original", "turn_limit": 12}]},
+            },
+            "start": {"name": "demonstrations", "tasks": 3},
+            "exploration": {"tasks": 10, "attempts": 2},
+            "evaluation": {"tasks": 5, "test_tasks": 5},
+        }
+        return Experiment(**{**content, **changes})
+
+    return make
+
+
+TINY_FILE = """
+name: tiny
+rounds: 2
+model: {name: tiny, width: 32, layers: 2, threads: 2}
+clients:
+  maze: {worlds: [{name: maze, rules: brief, observation_length: brief, turn_limit: 4}]}
+  wordle: {worlds: [{name: wordle, rules: brief, guesses: 2}]}
+start: {tasks: 6}
+exploration: {tasks: 3}
+evaluation: {tasks: 2, test_tasks: 2}
+learner: {learning_rate: 1e-3, batch: 4}
+policy: {slots: 8, reply_tokens: 12}
+"""
+
+
+@pytest.fixture
+def tiny_file(tmp_path: Path) -> Path:
+    """Two worlds and a language model, small enough for a few seconds."""
+    file = tmp_path / "tiny.yaml"
+    file.write_text(TINY_FILE)
+    return file
+
+
+@pytest.fixture
+def tiny_experiment(tiny_file: Path) -> Experiment:
+    return fedse.load_experiment(tiny_file)
+
+
+@pytest.fixture
+def outside_data() -> Path:
+    """Data that does not ship with the package."""
+    folder = os.environ.get("FEDSE_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("FEDSE_DATA names no folder with outside data")
+    return Path(folder)
