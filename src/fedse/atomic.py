@@ -17,6 +17,9 @@ _EXPLAINED = {
     errno.EROFS: "the file system is read-only: choose another folder",
     errno.EACCES: "permission denied: choose a folder you may write to",
     errno.EPERM: "permission denied: choose a folder you may write to",
+    errno.EEXIST: "a file stands where a folder should be: choose another folder",
+    errno.EISDIR: "a folder of this name is in the way: choose another name",
+    errno.ENAMETOOLONG: "the name is too long: choose a shorter one",
     errno.ENOTDIR: "a part of the path is a file: choose another folder",
 }
 
@@ -33,15 +36,19 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write to a temporary name, flush to disk, rename."""
+    with new_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yields a temporary name; what was written there is flushed to disk and renamed when the block ends."""
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.part")
         try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
+            yield temporary
+            _flush(temporary)
             temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -59,7 +66,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         temporary.mkdir()
         try:
             yield temporary
-            for file in temporary.rglob("*"):
+            for file in [*temporary.rglob("*"), temporary]:
                 _flush(file)
             shutil.rmtree(path, ignore_errors=True)
             temporary.replace(path)

@@ -10,15 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field, ValidationError, field_validator
 
-from fedse.engines.local import LocalEngine
 from fedse.errors import BadInput, RunConflict
 from fedse.evaluation.plot import draw_run
 from fedse.experience.buffer import Buffer, BufferOptions
 from fedse.experience.journal import Journal
-from fedse.experiment_file import explain, override, read_yaml
+from fedse.experiment_file import explain, override, read_yaml, to_yaml
 from fedse.federation.checks import CheckOptions
 from fedse.federation.client import Client, EvaluationOptions, ExplorationOptions
 from fedse.federation.server import LimitOptions, Server
@@ -28,7 +26,7 @@ from fedse.runs.folder import EventLog, RunFolder
 from fedse.types import Adapter
 from fedse.worlds.world import World
 
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
 
 
 def _part(kind: str, default: str) -> Any:
@@ -74,6 +72,8 @@ class Experiment(PluginOptions):
     """How adapters are measured."""
     policy: Annotated[Part, PartOf("policy", "transformer")] = _part("policy", "transformer")
     """How replies are generated."""
+    engine: Annotated[Part, PartOf("engine", "local")] = _part("engine", "local")
+    """How tasks reach the clients."""
     limits: LimitOptions = LimitOptions()
     """When to give up."""
 
@@ -83,12 +83,14 @@ class Experiment(PluginOptions):
         import re
 
         for name in clients:
-            if not re.match(_NAME, name):
-                raise ValueError(f"the client name '{name}' may hold letters, digits, '.', '_' and '-' only")
+            if not re.fullmatch(_NAME, name):
+                raise ValueError(
+                    f"the client name {name!r} may hold letters, digits, '.', '_' and '-' only, at most 100 of them"
+                )
         return clients
 
     def to_yaml(self) -> str:
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        return to_yaml(self.model_dump(mode="json"))
 
     def digest(self) -> str:
         return hashlib.sha256(self.to_yaml().encode()).hexdigest()
@@ -96,16 +98,12 @@ class Experiment(PluginOptions):
 
 def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experiment:
     """Read a file, apply `a.b=c` settings, check everything. Raises `BadInput` with all problems it finds."""
-    content, lines = read_yaml(Path(path))
-    override(content, settings)
-    return _checked(content, str(path), lines)
-
-
-def _checked(content: Mapping[str, Any], source: str, lines: Mapping[tuple[str | int, ...], int]) -> Experiment:
+    content, places = read_yaml(Path(path))
+    override(content, settings, places)
     try:
-        return Experiment(**content)
+        return Experiment.model_validate(content)
     except ValidationError as error:
-        raise BadInput(explain(error, Experiment, source, lines)) from error
+        raise BadInput(explain(error, Experiment, places)) from error
 
 
 @dataclass(frozen=True)
@@ -194,7 +192,7 @@ def assemble(experiment: Experiment, parts: Parts, run: RunFolder, trackers: Ite
     """Connect the parts. The caller holds the run's lock."""
     tracker = Trackers([EventLog(run.path / "events.jsonl", time.time), *trackers])
     clients = build_clients(experiment, parts, run)
-    engine = LocalEngine(clients, parts.model, parts.policy, tracker)
+    engine = build("engine", experiment.engine, clients, parts.model, parts.policy, tracker)
     server = Server(run, engine, parts.aggregator, experiment.checks, experiment.limits, tracker)
     return Federation(experiment, run, engine, server, clients, lambda: parts.model.initial_adapter(experiment.seed))
 

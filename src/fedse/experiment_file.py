@@ -30,13 +30,28 @@ for _letter in "-+0123456789.":
     _StrictLoader.yaml_implicit_resolvers[_letter].sort(key=lambda item: item[0] != "tag:yaml.org,2002:int")
 
 
+class _StrictDumper(yaml.SafeDumper):
+    """Quotes every text that `_StrictLoader` would take for something else."""
+
+    yaml_implicit_resolvers = _StrictLoader.yaml_implicit_resolvers
+
+
+def to_yaml(content: Mapping[str, Any]) -> str:
+    """The text from which `read_yaml` reads the same content."""
+    return yaml.dump(content, Dumper=_StrictDumper, sort_keys=False, allow_unicode=True)
+
+
 def parse_value(text: str) -> Any:
     """A value as it would stand in the file: `7`, `true`, `1e-3`, `[a, b]` or a word."""
-    return yaml.load(text, _StrictLoader)
+    try:
+        return yaml.load(text, _StrictLoader)
+    except (ValueError, KeyError, TypeError) as error:
+        # PyYAML lets these through for scalars that only look like a number or a date, and for keys that are lists.
+        raise yaml.YAMLError(f"a value cannot be read: {error}") from error
 
 
-def read_yaml(path: Path) -> tuple[dict[str, Any], dict[KeyPath, int]]:
-    """The file's content and the line on which each key stands."""
+def read_yaml(path: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:
+    """The file's content and the place (file and line) where each key stands."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -52,9 +67,13 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], dict[KeyPath, int]]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise BadInput(f"{path}, line {line}: not valid YAML ({error.problem}).") from error
+    except yaml.YAMLError as error:
+        raise BadInput(f"{path}: not valid YAML ({str(error).splitlines()[0]}).") from error
+    except RecursionError as error:
+        raise BadInput(f"{path}: not usable, because a value contains itself or is nested too deeply.") from error
     if not isinstance(content, dict):
         raise BadInput(f"{path} must hold keys and values, such as `rounds: 20`.")
-    return content, lines
+    return content, {at: f"{path}, line {line}" for at, line in lines.items()}
 
 
 def _locate(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], path: Path) -> None:
@@ -62,6 +81,8 @@ def _locate(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], path: Path)
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise BadInput(f"{path}, line {key.start_mark.line + 1}: a key must be a word.")
             if key.value in seen:
                 raise BadInput(
                     f"{path}, line {key.start_mark.line + 1}: the key '{key.value}' stands here a second time."
@@ -74,7 +95,7 @@ def _locate(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], path: Path)
             _locate(value, (*at, index), lines, path)
 
 
-def override(content: dict[str, Any], settings: Sequence[str]) -> None:
+def override(content: dict[str, Any], settings: Sequence[str], places: dict[KeyPath, str]) -> None:
     """Apply `a.b=c` settings in place. A slot given by its bare name becomes a mapping that can take options."""
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -84,35 +105,41 @@ def override(content: dict[str, Any], settings: Sequence[str]) -> None:
             parsed = parse_value(value)
         except yaml.YAMLError as error:
             raise BadInput(f"--set {setting}: '{value}' is not a YAML value.") from error
-        _put(content, key.split("."), parsed, setting)
+        at = _put(content, key.split("."), parsed, setting)
+        for replaced in [known for known in places if known[: len(at)] == at]:
+            del places[replaced]
+        for end in range(1, len(at) + 1):
+            places.setdefault(at[:end], f"--set {setting}")
 
 
-def _put(content: Any, keys: Sequence[str], value: Any, setting: str) -> None:
+def _put(content: Any, keys: Sequence[str], value: Any, setting: str) -> KeyPath:
+    path: KeyPath = ()
     for position, key in enumerate(keys):
         last = position == len(keys) - 1
         at: str | int = key
         if isinstance(content, list):
-            if not key.isdigit() or int(key) >= len(content):
+            if not key.isdecimal() or int(key) >= len(content):
                 raise BadInput(f"--set {setting}: '{key}' must be a position from 0 to {len(content) - 1}.")
             at = int(key)
         elif key not in content and not last:
             content[key] = {}
+        path = (*path, at)
         if last:
             content[at] = value
-            return
+            break
         if isinstance(content[at], str):
             content[at] = {"name": content[at]}
         if not isinstance(content[at], (dict, list)):
             raise BadInput(f"--set {setting}: '{'.'.join(keys[: position + 1])}' is a plain value and has no keys.")
         content = content[at]
+    return path
 
 
-def explain(error: ValidationError, model: type[BaseModel], source: str, lines: Mapping[KeyPath, int]) -> str:
+def explain(error: ValidationError, model: type[BaseModel], places: Mapping[KeyPath, str]) -> str:
     """Each problem on a line of its own: where, what is wrong, what would be right."""
     messages = []
     for at, message in _problems(error.errors(include_url=False), (), model):
-        where = next((lines[at[:end]] for end in range(len(at), -1, -1) if at[:end] in lines), None)
-        place = f"{source}, line {where}" if where else source
+        place = next(places[at[:end]] for end in range(len(at), -1, -1) if at[:end] in places)
         messages.append(f"{place}: {'.'.join(map(str, at)) or 'the file'}: {message}")
     return "\n".join(messages)
 

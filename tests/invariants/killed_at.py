@@ -22,7 +22,9 @@ def main() -> None:
 
     def watch(event: str, arguments: tuple[object, ...]) -> None:
         nonlocal operations
-        written = event == "open" and str(arguments[0]).startswith(runs) and str(arguments[1] or "").startswith(("w", "a"))
+        written = (
+            event == "open" and str(arguments[0]).startswith(runs) and str(arguments[1] or "").startswith(("w", "a"))
+        )
         if written or event in EVENTS:
             operations += 1
             if operations == at:
@@ -30,7 +32,7 @@ def main() -> None:
 
     sys.addaudithook(watch)
     digest = fedse.run(experiment, runs).adapter.digest()
-    print(digest, operations)
+    sys.stdout.write(f"{digest} {operations}\n")
 
 
 if __name__ == "__main__":

@@ -72,7 +72,9 @@ def test_updates_hold_no_text_of_a_trajectory(secret_experiment: Experiment, tmp
     assert not any(SECRET in text for text in reachable(update))
 
 
-def test_nothing_outside_the_clients_folders_holds_trajectory_text(secret_experiment: Experiment, tmp_path: Path) -> None:
+def test_nothing_outside_the_clients_folders_holds_trajectory_text(
+    secret_experiment: Experiment, tmp_path: Path
+) -> None:
     result = fedse.run(secret_experiment, tmp_path)
     holding = [
         path.relative_to(result.folder).parts[0]
@@ -95,4 +97,3 @@ def test_an_update_refuses_sentences(field: dict[str, Any]) -> None:
     content: dict[str, Any] = {"counts": {}, "metrics": {}, **field}
     with pytest.raises((TypeError, ValueError)):
         ClientUpdate("clinic", 1, None, (), **content)
-

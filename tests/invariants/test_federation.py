@@ -1,4 +1,4 @@
-"""Invariants 1, 2 (its half about order; the mean of equals is in tests/aggregators) and 10: what must hold of any federation, whatever stands in its slots."""
+"""Invariants 1, 2 (the order of clients; the mean of equals is in tests/aggregators) and 10."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from fedse.types import Outcome
 from fedse.worlds.maze import Maze
 
 
-def test_one_client_with_the_plain_mean_is_local_training_bit_for_bit(tiny_experiment: Experiment, tmp_path: Path) -> None:
+def test_one_client_with_the_plain_mean_is_local_training_bit_for_bit(
+    tiny_experiment: Experiment, tmp_path: Path
+) -> None:
     alone = tiny_experiment.model_copy(update={"clients": {"maze": tiny_experiment.clients["maze"]}})
     result = fedse.run(alone, tmp_path)
 
@@ -99,4 +101,3 @@ def test_too_many_errors_stop_the_run(table_experiment: Callable[..., Experiment
     with pytest.raises(TooManyErrors, match="client 'site' in round 1 ended in an error"):
         fedse.run(_fragile(table_experiment), tmp_path)
     assert not (tmp_path / "table" / "rounds" / "0001").exists()
-

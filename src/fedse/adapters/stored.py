@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from fedse import atomic
 from fedse.types import ClientUpdate, Layout, Vector
 
 
@@ -29,7 +31,11 @@ class UpdateFile:
 def store_update(update: ClientUpdate, folder: Path) -> UpdateFile:
     if update.vector is None:
         raise ValueError(f"{update.client} sent no vector")
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{update.client}.npy"
-    np.save(path, update.vector, allow_pickle=False)
+    with atomic.explained(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        # By way of memory: where NumPy itself writes to a file, its error does not say that the disk is full.
+        content = io.BytesIO()
+        np.save(content, update.vector, allow_pickle=False)
+        path.write_bytes(content.getbuffer())
     return UpdateFile(update.client, update.counts, update.layout, path)

@@ -28,8 +28,11 @@ def load_adapter(model: Any, adapter: Adapter) -> None:
     for name, parameter in parameters.items():
         tensor = adapter.tensors[name]
         if tuple(parameter.shape) != tensor.shape:
-            raise SwapFailed(f"the adapter does not fit the model: {name} is {tensor.shape}, not {parameter.shape}.")
-        parameter.copy_(torch.from_numpy(np.ascontiguousarray(tensor)))
+            raise SwapFailed(
+                f"the adapter does not fit the model: {name} is {tensor.shape}, not {tuple(parameter.shape)}."
+            )
+    for name, parameter in parameters.items():
+        parameter.copy_(torch.from_numpy(np.ascontiguousarray(adapter.tensors[name])))
 
 
 @torch.no_grad()

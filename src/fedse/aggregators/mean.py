@@ -29,7 +29,8 @@ class Mean:
         layout = state.adapter.layout
         weights = self.weights(updates)
         # In float64 the sum of equal float32 values is exact, so the mean of equal adapters is that adapter.
-        total = np.zeros(length(layout), dtype=np.float64)
+        # It starts at -0.0, which changes no number it is added to; 0.0 would turn a -0.0 into 0.0.
+        total = np.full(length(layout), -0.0)
         for weight, update in zip(weights, updates, strict=True):
             total += weight * update.read()
         mean = (total / weights.sum()).astype(np.float32)

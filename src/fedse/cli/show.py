@@ -41,9 +41,7 @@ def show(
         console.print(evaluation_table(json.loads(test.read_text()), f"test, adapter after round {last}"))
     fitting = list(_fitting(folder, client, round_number or last, outcome, purpose))
     if number > len(fitting):
-        console.print(
-            f"No trajectory fits: {len(fitting)} of round {round_number or last} match, number {number} was asked."
-        )
+        console.print(f"No such trajectory: {len(fitting)} of round {round_number or last} fit, not {number}.")
         return
     print_trajectory(console, fitting[number - 1], f"{number} of {len(fitting)} that fit")
 

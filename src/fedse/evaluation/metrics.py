@@ -24,7 +24,8 @@ def wilson(successes: int, episodes: int) -> tuple[float, float]:
     spread = Z95**2 / episodes
     centre = (share + spread / 2) / (1 + spread)
     half = Z95 / (1 + spread) * sqrt(share * (1 - share) / episodes + spread / (4 * episodes))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    # Rounding must not push a bound past the share itself, at 0 and at 1.
+    return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))
 
 
 def score(world: str, split: Split, trajectories: Sequence[Trajectory], floor: float, ceiling: float) -> WorldScore:

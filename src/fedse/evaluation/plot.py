@@ -1,4 +1,4 @@
-"""The picture at the end of a run: success of each world over rounds, with intervals, floor and ceiling."""
+"""The picture at the end of a run: success and invalid actions over rounds, with intervals, floor and ceiling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def draw_run(run: RunFolder) -> Path | None:
     for axis, colour, (name, rows) in zip(axes, COLOURS * len(drawn), drawn.items(), strict=False):
         _draw_world(axis, colour, name, rows)
     for axis in axes[::columns]:
-        axis.set_ylabel("success (%)")
+        axis.set_ylabel("%")
     figure.suptitle(f"{run.path.name}: success on held-out validation tasks, 95 % intervals")
     target = run.path / "success.png"
     figure.savefig(target, dpi=130)
@@ -47,7 +47,15 @@ def _draw_world(axis: Any, colour: str, name: str, rows: list[dict[str, Any]]) -
         alpha=0.18,
         linewidth=0,
     )
-    axis.plot(rounds, [100 * row["success"] for row in rows], color=colour, marker="o", markersize=4)
+    axis.plot(rounds, [100 * row["success"] for row in rows], color=colour, marker="o", markersize=4, label="success")
+    axis.plot(
+        rounds,
+        [100 * (row["invalid"] or 0) for row in rows],
+        color="#b03030",
+        linestyle=(0, (1, 1.5)),
+        linewidth=1.2,
+        label="invalid actions",
+    )
     for key, style in (("floor", ":"), ("ceiling", "--")):
         if rows:
             axis.axhline(100 * rows[-1][key], color="#888888", linestyle=style, linewidth=1)
@@ -60,6 +68,7 @@ def _draw_world(axis: Any, colour: str, name: str, rows: list[dict[str, Any]]) -
                 ha="right",
                 va="bottom",
             )
+    axis.legend(loc="center right", fontsize=7, frameon=False)
     axis.set_title(name)
     axis.set_xlabel("rounds behind the adapter")
     axis.set_ylim(-2, 108)

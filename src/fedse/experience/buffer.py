@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from fedse import atomic
 from fedse.errors import BufferUnusable, CannotWrite
 from fedse.experience.records import from_record, to_record
 from fedse.plugins import PluginOptions
@@ -24,6 +25,7 @@ from fedse.types import Trajectory
 
 SCHEMA = 1
 APPLICATION_ID = 0x46534542  # "FSEB": tells a buffer from any other SQLite file
+_MAGIC = b"SQLite format 3\0"
 _TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE trajectories (
@@ -62,18 +64,20 @@ class Buffer:
     def __init__(self, path: Path, client: str, fingerprint: str, options: BufferOptions | None = None) -> None:
         self.path = path
         self.options = options or BufferOptions()
-        with self._explained():
-            fresh = not path.exists() or self._is_empty()
+        with atomic.explained(path), self._explained():
+            fresh = not path.exists() or self._is_empty(client, fingerprint)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(path, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
             if fresh:
                 self._create(client, fingerprint)
-        self._belongs(client, fingerprint)
 
-    def _is_empty(self) -> bool:
+    def _is_empty(self, client: str, fingerprint: str) -> bool:
         """Look at an existing file without writing to it. One that was cut off while being made is empty, not damaged."""
+        if self.path.is_file() and (head := _head(self.path)) not in (b"", _MAGIC):
+            # SQLite takes a file of a few bytes for an empty database and would write over it.
+            raise sqlite3.DatabaseError(f"it begins with {head!r}")
         look = sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True)
         try:
             if not look.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
@@ -89,6 +93,7 @@ class Buffer:
                 )
             if look.execute("PRAGMA quick_check").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("quick_check failed")
+            self._belongs(dict(look.execute("SELECT name, value FROM facts")), client, fingerprint)
             return False
         finally:
             look.close()
@@ -103,13 +108,10 @@ class Buffer:
             self._connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
             self._connection.execute(f"PRAGMA user_version={SCHEMA}")
 
-    def _belongs(self, client: str, fingerprint: str) -> None:
-        facts = dict(self._connection.execute("SELECT name, value FROM facts"))
+    def _belongs(self, facts: Mapping[str, str], client: str, fingerprint: str) -> None:
         if facts["client"] != client:
-            self.close()
             raise BufferUnusable(f"{self.path} belongs to client '{facts['client']}', not to '{client}'.")
         if facts["fingerprint"] != fingerprint:
-            self.close()
             raise BufferUnusable(
                 f"{self.path} was made with another tokenizer or chat template: its token ids mean something else to "
                 "this model. Use the model it was made with, or start a new run."
@@ -132,17 +134,20 @@ class Buffer:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._connection.execute("COMMIT")
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            # SQLite itself takes a transaction back when the disk is full.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
 
     def remember(self, round: int, trajectories: Iterable[Trajectory]) -> int:
         """Add what a round kept, in one transaction; returns how many were new. Later rounds are forgotten with it."""
         added = 0
         with self._explained(), self._transaction():
             self._connection.execute("DELETE FROM trajectories WHERE round >= ?", (round,))
-            for trajectory in trajectories:
+            # Sorted, so that of two equal ones the same is stored whatever order they come in.
+            for trajectory in sorted(trajectories, key=lambda item: (item.world, item.task, item.attempt)):
                 if trajectory.round != round:
                     raise ValueError(f"a trajectory of round {trajectory.round} was given to round {round}")
                 content = _content(trajectory)
@@ -204,6 +209,11 @@ def read_file(path: Path) -> list[Trajectory]:
         raise BufferUnusable(f"{path} is damaged ({error}); it was left as it is.") from error
     finally:
         connection.close()
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC))
 
 
 def _content(trajectory: Trajectory) -> str:

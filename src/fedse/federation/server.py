@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from fedse import atomic
 from fedse.adapters.files import read_adapter, write_adapter
@@ -121,7 +121,7 @@ class Server:
             write_adapter(state.adapter, folder / "adapter")
             if state.memory:
                 (folder / "server").mkdir()
-                save_file(dict(state.memory), folder / "server" / "memory.safetensors")
+                (folder / "server" / "memory.safetensors").write_bytes(save(dict(state.memory)))
             if report is not None:
                 (folder / "report.json").write_text(json.dumps(to_json(report), indent=2) + "\n")
 

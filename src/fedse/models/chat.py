@@ -31,6 +31,7 @@ class TemplateChat:
         self._end = end
         self._head = self._delimiter(head)
         self._middle = self._delimiter(middle)
+        self._before_end = between_ids[: ends[0]]
         self._after_reply = between_ids[ends[0] + 1 :]
         content = tokenizer.backend_tokenizer.to_str() + str(tokenizer.chat_template)
         self.fingerprint = hashlib.sha256(content.encode()).hexdigest()
@@ -49,7 +50,7 @@ class TemplateChat:
         return [*self._after_reply, *self._content(observation), *self._middle]
 
     def reply(self, text: str) -> list[int]:
-        return [*self._content(text), self._end]
+        return [*self._content(text), *self._before_end, self._end]
 
     def text(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
@@ -59,25 +60,34 @@ def _delimiters(tokenizer: Any, name: str) -> tuple[str, str, str]:
     """What stands before the first message, between observation and reply, and between reply and observation."""
     if not tokenizer.chat_template:
         raise TemplateNotAppendOnly(f"the tokenizer of {name} has no chat template: use an instruction-tuned model.")
+    from jinja2 import TemplateError
+
     marks = [f"fedse{number}mark" for number in range(5)]
     roles = ["user", "assistant", "user", "assistant", "user"]
     messages = [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)]
 
     def rendered(count: int) -> str:
-        return str(
-            tokenizer.apply_chat_template(messages[:count], tokenize=False, add_generation_prompt=count % 2 == 1)
-        )
+        try:
+            return str(
+                tokenizer.apply_chat_template(messages[:count], tokenize=False, add_generation_prompt=count % 2 == 1)
+            )
+        except TemplateError as error:
+            raise TemplateNotAppendOnly(f"the chat template of {name} cannot be used: {error}.") from error
 
     whole = rendered(5)
     for count in range(1, 5):
         part = rendered(count)
         # What follows a finished reply may begin before the next message is known, so compare up to the reply.
-        known = part if count % 2 == 1 else part[: part.index(marks[count - 1]) + len(marks[count - 1])]
+        known = part if count % 2 == 1 else part.partition(marks[count - 1])[0] + marks[count - 1]
         if not whole.startswith(known):
             raise TemplateNotAppendOnly(
                 f"the chat template of {name} rewrites earlier turns once message {count + 1} arrives, so the token ids "
                 "of a conversation could not be kept as they were generated: use a template that only appends."
             )
+    if any(whole.count(mark) != 1 for mark in marks):
+        raise TemplateNotAppendOnly(
+            f"the chat template of {name} does not show every message once and as it is: use one that does."
+        )
     pieces = []
     rest = whole
     for mark in marks:

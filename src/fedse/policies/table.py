@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedse.errors import BadInput
 from fedse.models.table import TENSOR, Table
 from fedse.policies.scripted import ScriptedPolicy
 from fedse.types import Adapter, Vector
@@ -13,6 +14,8 @@ class TablePolicy(ScriptedPolicy):
     """The policy that belongs to the model `table`."""
 
     def __init__(self, model: Table) -> None:
+        if not isinstance(model, Table):
+            raise BadInput("policy: 'table' works with the model 'table' only; use 'transformer' for a language model.")
         super().__init__(model.chat)
         self.model = model
         self._table: Vector = model.initial_adapter(0).tensors[TENSOR]

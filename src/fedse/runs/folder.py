@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,8 +37,7 @@ class RunFolder:
         if not (path / "manifest.json").is_file():
             raise BadInput(f"{path} is not a run: it holds no manifest.json.")
         folder = cls(path)
-        if folder.manifest()["format"] > FORMAT:
-            raise BadInput(f"{path} was written by a newer fedse ({folder.manifest()['fedse']}): use that one.")
+        folder.manifest()
         return folder
 
     @classmethod
@@ -76,12 +76,17 @@ class RunFolder:
         self._write_manifest({**self.manifest(), "experiment": digest})
 
     def manifest(self) -> dict[str, Any]:
+        path = self.path / "manifest.json"
         try:
-            manifest: dict[str, Any] = json.loads((self.path / "manifest.json").read_text())
-        except json.JSONDecodeError as error:
-            raise RunConflict(
-                f"{self.path / 'manifest.json'} is damaged ({error}): restore it or begin a new run."
-            ) from error
+            manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            newer = manifest["format"] > FORMAT
+            complete = newer or {"fedse", "experiment", "rounds"} <= manifest.keys()
+        except (ValueError, TypeError, LookupError) as error:
+            raise RunConflict(f"{path} is damaged ({error}): restore it or begin a new run.") from error
+        if newer:
+            raise BadInput(f"{self.path} was written by a newer fedse ({manifest.get('fedse')}): use that one.")
+        if not complete:
+            raise RunConflict(f"{path} is damaged (keys are missing): restore it or begin a new run.")
         return manifest
 
     def _write_manifest(self, manifest: Mapping[str, Any]) -> None:
@@ -152,7 +157,8 @@ class EventLog:
                 file.write(line + "\n")
         except OSError:
             # Observing a run may never end it; the round itself will say that the disk is full.
-            return
+            with suppress(OSError):
+                _drop_torn_line(self.path)
 
 
 def _drop_torn_line(path: Path) -> None:

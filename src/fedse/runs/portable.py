@@ -6,7 +6,8 @@ import hashlib
 import json
 import sqlite3
 import tarfile
-from pathlib import Path, PurePosixPath
+import zlib
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fedse import atomic
@@ -22,31 +23,31 @@ def pack(run: RunFolder, target: Path) -> None:
         raise BadInput(f"{target} exists already: choose another name or remove it.")
     run.lock()
     try:
-        with atomic.explained(target), TemporaryDirectory() as scratch:
-            part = target.with_name(f".{target.name}.part")
-            try:
-                _write(run, part, Path(scratch))
-                part.replace(target)
-            finally:
-                part.unlink(missing_ok=True)
+        with atomic.new_file(target) as part, TemporaryDirectory() as scratch:
+            _write(run, part, Path(scratch))
     finally:
         run.unlock()
 
 
 def _write(run: RunFolder, part: Path, scratch: Path) -> None:
     hashes: dict[str, str] = {}
+    top = run.path.resolve().name
     with tarfile.open(part, "w:gz") as archive:
         for file in sorted(run.path.rglob("*")):
             name = file.relative_to(run.path)
-            hidden = any(piece in _LEFT_OUT or piece.endswith(".part") for piece in name.parts)
+            hidden = any(piece in _LEFT_OUT or _is_temporary(piece) for piece in name.parts)
             if not file.is_file() or hidden or file.name.endswith(("-wal", "-shm")):
                 continue
             source = _settled(file, scratch) if file.suffix == ".sqlite" else file
             hashes[name.as_posix()] = hashlib.sha256(source.read_bytes()).hexdigest()
-            archive.add(source, f"{run.path.name}/{name.as_posix()}")
+            archive.add(source, f"{top}/{name.as_posix()}")
         listing = scratch / "CONTENTS.json"
         listing.write_text(json.dumps(hashes, indent=2))
-        archive.add(listing, f"{run.path.name}/CONTENTS.json")
+        archive.add(listing, f"{top}/CONTENTS.json")
+
+
+def _is_temporary(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".part")
 
 
 def _settled(database: Path, scratch: Path) -> Path:
@@ -65,10 +66,12 @@ def unpack(packed: Path, parent: Path) -> Path:
     """Lay the run out under `parent` and return its folder. A file that is not whole leaves nothing behind."""
     try:
         with tarfile.open(packed, "r:gz") as archive:
-            names = {PurePosixPath(name).parts[0] for name in archive.getnames()}
+            names = {name.split("/")[0] for name in archive.getnames()}
             if len(names) != 1 or f"{next(iter(names))}/CONTENTS.json" not in archive.getnames():
                 raise BadInput(f"{packed} is not a packed run.")
             target = parent / names.pop()
+            if target.name in ("", ".."):
+                raise BadInput(f"{packed} is not a packed run.")
             if target.exists():
                 raise BadInput(f"{target} exists already: move it away or unpack elsewhere with --into.")
             with atomic.new_folder(target) as folder, TemporaryDirectory(dir=folder.parent) as scratch:
@@ -77,9 +80,7 @@ def unpack(packed: Path, parent: Path) -> Path:
                 _verify(inside, packed)
                 for item in inside.iterdir():
                     item.rename(folder / item.name)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        if isinstance(error, OSError) and not isinstance(error, tarfile.TarError) and packed.exists() and error.errno:
-            raise
+    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
         raise BadInput(f"cannot unpack {packed}: {error}.") from error
     return target
 

@@ -1,0 +1,61 @@
+"""Success over rounds: each row belongs to the adapter that was measured, the initial one first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedse import atomic
+from fedse.evaluation.curves import curves
+from fedse.evaluation.metrics import summarise
+from fedse.evaluation.plot import draw_run
+from fedse.runs.folder import RunFolder
+from fedse.types import WorldScore
+
+
+def _summary(successes: int, episodes: int = 10) -> dict[str, Any]:
+    maze = WorldScore("maze", "validation", episodes, successes, 10, 10, 0, {}, 0.1, 0.9)
+    wordle = WorldScore("wordle", "validation", 0, 0, 0, 0, 0, {"OSError": 2}, 0.0, 1.0)
+    return summarise([("maze", maze), ("site", wordle)])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    """Two rounds: the reports measure the adapters that entered them, one evaluation the last."""
+    run = RunFolder.create(tmp_path / "probe", "name: probe\n", "digest")
+    run.save_round(0, "d0", lambda folder: None)
+    for number in (1, 2):
+        report = {"evaluation": {"adapter_of_round": number - 1, **_summary(number)}}
+        text = json.dumps(report)
+        run.save_round(number, "d", lambda folder, text=text: (folder / "report.json").write_text(text))  # type: ignore[misc]
+    atomic.write_text(run.evaluation_path("validation", 2), json.dumps(_summary(9)))
+    return run
+
+
+def test_every_adapter_has_its_row_in_order(run: RunFolder) -> None:
+    found = curves(run)
+    assert list(found) == ["maze", "site: wordle"]
+    assert [(row["adapter"], row["successes"]) for row in found["maze"]] == [(0, 1), (1, 2), (2, 9)]
+
+
+def test_a_round_the_manifest_does_not_name_is_not_drawn(run: RunFolder) -> None:
+    folder = run.round_folder(3)
+    folder.mkdir()
+    (folder / "report.json").write_text(json.dumps({"evaluation": {"adapter_of_round": 2, **_summary(0)}}))
+    assert [row["successes"] for row in curves(run)["maze"]] == [1, 2, 9]
+
+
+def test_a_run_without_rounds_has_no_curves_and_no_picture(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "probe", "name: probe\n", "digest")
+    assert curves(run) == {}
+    assert draw_run(run) is None
+
+
+def test_the_picture_is_drawn_although_one_world_gave_nothing_but_errors(run: RunFolder) -> None:
+    pytest.importorskip("matplotlib")
+    picture = draw_run(run)
+    assert picture is not None
+    assert picture.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedse.models.chat import ByteChat
+from fedse.policies.scripted import ScriptedPolicy
+from fedse.protocols import Sampling
+from fedse.rollouts.demonstrations import Demonstrations, demonstrate
+from fedse.rollouts.player import Episode, Player
+from fedse.types import Outcome, Purpose, Task, Trajectory
+from fedse.worlds.maze import Maze
+from fedse.worlds.wordle import Wordle
+from fedse.worlds.world import World
+
+CHAT = ByteChat()
+
+
+def make_maze() -> Maze:
+    return Maze(mode="original")
+
+
+def episode(task: str, number: int = 0, make_world: Any = make_maze) -> Episode:
+    return Episode("c", "maze", make_world, Task(task), Purpose.EXPLORE, 1, number, Sampling(number, 1.0))
+
+
+def play(script: Any, episodes: list[Episode], slots: int = 8, context: int = 100_000) -> list[Trajectory]:
+    return Player(ScriptedPolicy(CHAT, script, slots), CHAT, context).play(episodes, "digest")
+
+
+def wander(turn: str, draw: float) -> str:
+    return f"Thought: trying.\nAction: move {('up', 'down', 'left', 'right')[int(draw * 4)]}"
+
+
+def test_trajectories_come_in_the_order_of_the_episodes_however_few_slots_there_are() -> None:
+    episodes = [episode(str(task), number) for number, task in enumerate([3, 17, 18, 5, 9, 11, 24, 0])]
+    wide, narrow = play(wander, episodes, slots=8), play(wander, episodes, slots=2)
+    assert wide == narrow
+    assert [item.task for item in wide] == [item.task.id for item in episodes]
+    assert {item.outcome for item in wide} == {Outcome.SUCCESS, Outcome.FAILURE}
+
+
+def test_token_ids_and_mask_are_the_conversation_as_it_was_held() -> None:
+    [item] = play(wander, [episode("12", 1)])
+    world = make_maze()
+    ids = CHAT.opening(world.rules)
+    mask = [False] * len(ids)
+    for step in item.steps:
+        turn, reply = CHAT.turn(step.observation), CHAT.reply(step.reply)
+        ids += turn + reply
+        mask += [False] * len(turn) + [True] * len(reply)
+    assert list(item.token_ids) == ids
+    assert list(item.train_mask) == mask
+
+
+def test_an_unparsable_reply_is_an_invalid_action_told_by_the_world() -> None:
+    task = Wordle().tasks("train")[0].id
+    [item] = play(lambda turn, draw: "I would rather not.", [episode(task, make_world=Wordle)])
+    assert item.outcome is Outcome.FAILURE
+    assert [step.valid for step in item.steps] == [False] * Wordle().turn_limit
+    assert item.steps[1].observation != item.steps[0].observation
+
+
+def test_a_reply_cut_at_its_limit_is_closed_without_being_learned_from() -> None:
+    class Endless(ScriptedPolicy):
+        def ready(self) -> list[Any]:
+            from dataclasses import replace
+
+            return [replace(reply, ids=reply.ids[:-1], ended=False) for reply in super().ready()]
+
+    [item] = Player(Endless(CHAT, wander), CHAT, 100_000).play([episode("0", 3)], "digest")
+    ends = [index for index, token in enumerate(item.token_ids) if token in CHAT.end_ids]
+    assert not any(item.train_mask[index] for index in ends)
+
+
+def test_an_episode_that_outgrows_the_context_is_cut_off_as_a_failure() -> None:
+    opening = len(CHAT.opening(make_maze().rules))
+    [item] = play(lambda turn, draw: "Thought: wait.\nAction: wait", [episode("0")], context=opening + 700)
+    assert item.outcome is Outcome.FAILURE
+    assert len(item.token_ids) <= opening + 700 and len(item.steps) < make_maze().turn_limit
+
+
+class Broken(World):
+    name, version, turn_limit, rules = "broken", 1, 3, "none"  # type: ignore[assignment]
+
+    def begin(self, task: str) -> str:
+        if task == "reset":
+            raise OSError("no such world")
+        return "begun"
+
+    def act(self, action: str) -> Any:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(("task", "kind"), [("reset", "OSError"), ("step", "ZeroDivisionError")])
+def test_a_world_that_breaks_is_an_error_with_its_traceback(task: str, kind: str) -> None:
+    [broken, fine] = play(wander, [episode(task, make_world=Broken), episode("18", 5)])
+    assert (broken.outcome, broken.error, broken.score) == (Outcome.ERROR, kind, 0.0)
+    assert kind in broken.detail
+    assert fine.outcome is not Outcome.ERROR
+
+
+def test_demonstrations_have_the_form_of_the_agents_own_episodes() -> None:
+    world = make_maze()
+    [shown] = [demonstrate("c", "maze", world, Task("12"), CHAT)]
+    replies = iter([step.reply for step in shown.steps])
+    [played] = play(lambda turn, draw: next(replies), [episode("12")])
+    assert shown.outcome is played.outcome is Outcome.SUCCESS
+    assert (shown.token_ids, shown.train_mask, shown.steps) == (played.token_ids, played.train_mask, played.steps)
+    chosen = Demonstrations(4).trajectories("c", "maze", world, CHAT, 0)
+    assert len({item.task for item in chosen}) == 4
+    assert chosen == Demonstrations(4).trajectories("c", "maze", world, CHAT, 0)

@@ -1,0 +1,107 @@
+"""The house keeps its order: arrows point up only, torch stays in its rooms, importing fedse is light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedse.plugins import KNOWN
+
+SOURCE = Path(__file__).parents[1] / "src" / "fedse"
+
+# A module sees only the lines above its own, and its own room.
+LAYERS = [
+    {"__init__", "types", "errors", "seeds"},
+    {"protocols", "plugins", "atomic"},
+    {"adapters"},
+    {"worlds", "models", "experience", "runs"},
+    {"policies", "rollouts", "learners", "aggregators"},
+    {"evaluation"},
+    {"federation"},
+    {"engines"},
+    {"experiment_file"},
+    {"experiment"},
+    {"cli"},
+    {"__main__"},
+]
+TORCH_AT_IMPORT = {"adapters/swap.py", "learners/likelihood.py", "policies/slot_cache.py"}
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def room(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def layer(name: str) -> int:
+    return next(number for number, names in enumerate(LAYERS) if name in names)
+
+
+def imported(path: Path) -> set[str]:
+    """Rooms of fedse that a module imports, at its top or inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "fedse":
+            found |= {
+                alias.name if (SOURCE / alias.name).exists() or (SOURCE / f"{alias.name}.py").exists() else "__init__"
+                for alias in node.names
+            }
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fedse."):
+            found.add(str(node.module).split(".")[1])
+    return found
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_up(path: Path) -> None:
+    if path == SOURCE / "__init__.py":  # The public names are loaded when they are asked for.
+        return
+    for other in imported(path) - {room(path)}:
+        assert layer(other) < layer(room(path)), f"{path.relative_to(SOURCE)} imports fedse.{other}"
+
+
+def test_torch_is_imported_at_the_top_of_few_files() -> None:
+    heavy = {"torch", "transformers", "peft", "tokenizers"}
+    found = set()
+    for path in modules():
+        for node in ast.parse(path.read_text()).body:
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [str(node.module)]
+            if {name.split(".")[0] for name in names} & heavy:
+                found.add(str(path.relative_to(SOURCE)))
+    assert found == TORCH_AT_IMPORT
+
+
+def test_every_plug_in_can_be_looked_at_without_torch() -> None:
+    program = """
+import sys
+for blocked in ("torch", "transformers", "peft", "matplotlib", "pyarrow"):
+    sys.modules[blocked] = None
+from fedse.plugins import KNOWN, options_of
+for kind, plugins in KNOWN.items():
+    for name in plugins:
+        options_of(kind, name)
+import fedse.cli
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert sum(map(len, KNOWN.values())) > 10
+
+
+def test_importing_fedse_loads_neither_torch_nor_the_machinery() -> None:
+    program = (
+        "import sys, fedse; print([n for n in ('torch', 'transformers', 'pydantic', 'numpy') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+def test_modules_stay_small() -> None:
+    assert {str(path): lines for path in modules() if (lines := len(path.read_text().splitlines())) > 400} == {}

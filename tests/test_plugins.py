@@ -1,0 +1,102 @@
+"""Short names and dotted paths become classes; anything else is answered with a sentence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedse.errors import UnknownName
+from fedse.plugins import KNOWN, Part, build, nearest, options_of, resolve
+
+ALL_NAMES = [(kind, name) for kind, names in KNOWN.items() for name in names]
+
+
+@pytest.mark.parametrize(("kind", "name"), ALL_NAMES)
+def test_every_known_name_is_a_class_of_the_package(kind: str, name: str) -> None:
+    assert resolve(kind, name).__module__.startswith("fedse.")
+
+
+def test_every_known_plugin_and_its_options_can_be_read_without_torch() -> None:
+    program = (
+        "import sys\n"
+        "for name in ('torch', 'transformers', 'peft', 'matplotlib', 'pyarrow'): sys.modules[name] = None\n"
+        "from fedse.plugins import KNOWN, options_of\n"
+        "print(sum(len(options_of(kind, name).model_fields) >= 0 for kind in KNOWN for name in KNOWN[kind]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert int(done.stdout) == len(ALL_NAMES)
+
+
+def test_a_plugin_without_options_takes_none() -> None:
+    assert options_of("filter", "success").model_fields == {}
+
+
+def test_a_mistyped_name_is_answered_with_the_nearest_and_all_known() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'threshold'") as caught:
+        resolve("filter", "treshold")
+    assert "best_of_task, none, success, threshold" in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_a_far_off_name_gets_no_hint() -> None:
+    assert nearest("zzzzzz", KNOWN["filter"]) == ""
+
+
+@pytest.mark.parametrize("name", ["", ":", "a:", ":B", ".x:Y", "..:Y", "a b:C", "this..that:X", "1x:Y"])
+def test_a_path_that_is_no_path_is_an_unknown_name(name: str) -> None:
+    with pytest.raises(UnknownName):
+        resolve("filter", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no_such_module:X", "no module 'no_such_module'"),
+        ("json.no_such:X", "no module 'json.no_such'"),
+        ("json:Nope", "has no class 'Nope'"),
+        ("json:dumps", "is not a class"),
+        ("fedse.experience.filters:Success:X", "has no class 'Success:X'"),
+    ],
+)
+def test_a_dotted_path_that_leads_nowhere_says_where_it_ends(name: str, said: str) -> None:
+    with pytest.raises(UnknownName, match=said):
+        resolve("filter", name)
+
+
+def _module(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
+    (folder / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def test_a_class_of_ones_own_is_built_with_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _module(
+        tmp_path, monkeypatch, "own_plugin_1", "class Mine:\n    def __init__(self, need, size=1): self.size = size"
+    )
+    made = build("filter", Part(name="own_plugin_1:Mine", options={"size": 7}), "something")
+    assert made.size == 7
+
+
+def test_a_library_that_a_plugin_lacks_is_not_reported_as_a_missing_plugin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _module(tmp_path, monkeypatch, "own_plugin_2", "import surely_not_installed\nclass Mine: ...")
+    with pytest.raises(ModuleNotFoundError, match="surely_not_installed"):
+        resolve("filter", "own_plugin_2:Mine")
+
+
+def test_a_bug_in_a_plugins_module_is_not_reported_as_a_missing_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _module(tmp_path, monkeypatch, "own_plugin_3", "import os\nos.no_such_function()\nclass Mine: ...")
+    with pytest.raises(AttributeError, match="no_such_function"):
+        resolve("filter", "own_plugin_3:Mine")
+
+
+def test_a_class_that_does_not_fit_its_slot_is_refused_by_name() -> None:
+    with pytest.raises(UnknownName, match="has no method 'keep', which every filter needs"):
+        resolve("filter", "builtins:int")
