@@ -15,7 +15,7 @@ from rich.table import Table
 from fedse.plugins import resolve
 from fedse.worlds.speed import steps_per_second
 
-ORIGINAL_WRAPPERS = {"maze": 58_000, "wordle": 950}
+ORIGINAL_WRAPPERS = {"maze": 58_000, "wordle": 950, "textcraft": 19_000, "webshop": 41, "babyai": 260}
 """Steps per second of the wrappers in AgentGym, measured on a core of a two-core aarch64 machine."""
 MODES = ("clean", "original")
 

@@ -21,6 +21,8 @@ KNOWN: dict[str, dict[str, str]] = {
     "world": {
         "maze": "fedse.worlds.maze:Maze",
         "wordle": "fedse.worlds.wordle:Wordle",
+        "textcraft": "fedse.worlds.textcraft:TextCraft",
+        "webshop": "fedse.worlds.webshop:WebShop",
     },
     "model": {
         "tiny": "fedse.models.tiny:Tiny",
@@ -52,6 +54,18 @@ KNOWN: dict[str, dict[str, str]] = {
         "local": "fedse.engines.local:LocalEngine",
     },
 }
+
+DUTIES: dict[str, tuple[str, ...]] = {
+    "world": ("reset", "step", "tasks", "expert"),
+    "model": ("initial_adapter",),
+    "policy": ("load", "open", "extend", "ready", "close"),
+    "start": ("trajectories",),
+    "filter": ("keep",),
+    "learner": ("learn",),
+    "aggregator": ("aggregate",),
+    "engine": ("send", "poll"),
+}
+"""Methods without which a class does not fit its slot; `protocols.py` says what they do."""
 
 
 class PluginOptions(BaseModel):
@@ -92,6 +106,8 @@ def resolve(kind: str, name: str) -> type[Any]:
     found = getattr(module, class_name)
     if not isinstance(found, type):
         raise UnknownName(f"{kind} '{name}': '{class_name}' is not a class.")
+    if missing := [duty for duty in DUTIES[kind] if not hasattr(found, duty)]:
+        raise UnknownName(f"{kind} '{name}': the class has no method '{missing[0]}', which every {kind} needs.")
     return found
 
 

@@ -1,0 +1,42 @@
+# Two commands on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+# PyTorch to install. The README says how to get its CPU or CUDA build on other machines.
+TORCH ?= torch==2.13.0
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-all lint format reference clean
+
+demo: $(READY)
+	$(BIN)/fedse run recipes/two_worlds.yaml
+	@echo
+	@echo "The result is in runs/two_worlds: success.png, and  $(BIN)/fedse show runs/two_worlds"
+
+test: $(READY)
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+reference: $(READY)
+	$(BIN)/fedse reference > docs/reference.md
+
+# torch first and by itself, so that the wanted build is there before anything else asks for one.
+$(READY): pyproject.toml
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[all,dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,195 @@
+"""The commands as a user runs them: real processes on real runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fedse
+from fedse.experiment import Experiment
+from fedse.runs.folder import RunFolder
+
+
+def command(*arguments: object, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "fedse", *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, cwd=folder, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of a table, made through the command line."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "experiment.yaml").write_text(
+        """
+name: table
+rounds: 2
+model: {name: table, rows: 512}
+policy: table
+learner: table
+clients:
+  east: {worlds: [{name: maze, mode: original}]}
+  west: {worlds: [{name: maze, mode: original}]}
+start: {tasks: 10}
+exploration: {tasks: 25, attempts: 2}
+evaluation: {tasks: 25, test_tasks: 25}
+"""
+    )
+    done = command("run", "experiment.yaml", folder=folder)
+    assert done.returncode == 0, done.stderr
+    (folder / "output.txt").write_text(done.stdout)
+    return folder / "runs" / "table"
+
+
+def test_a_run_prints_estimate_progress_table_and_where_everything_is(finished: Path) -> None:
+    output = (finished.parents[1] / "output.txt").read_text()
+    for expected in (
+        "2 rounds, 2 clients",
+        "MB of disk",
+        "round 1, east: validation success",
+        "without the cache",
+        "round 2 of 2 done",
+        "macro",
+        "success.png",
+        "fedse show",
+    ):
+        assert expected in output, expected
+    assert (finished / "success.png").read_bytes().startswith(b"\x89PNG")
+    files = {path.name for path in finished.iterdir()}
+    assert {"experiment.yaml", "events.jsonl", "manifest.json", "rounds", "clients", "evaluations"} <= files
+    events = [json.loads(line)["event"] for line in (finished / "events.jsonl").read_text().splitlines()]
+    assert events[0] == "run_started" and events.count("round_finished") == 2
+
+
+def test_running_a_finished_experiment_again_changes_nothing(finished: Path) -> None:
+    before = RunFolder.existing(finished).manifest()
+    done = command("run", "experiment.yaml", folder=finished.parents[1])
+    assert done.returncode == 0
+    assert RunFolder.existing(finished).manifest() == before
+
+
+def test_dry_run_prints_the_resolved_experiment_and_writes_nothing(tmp_path: Path, tiny_file: Path) -> None:
+    done = command("run", tiny_file, "--set", "learner.epochs=5", "--dry-run", folder=tmp_path)
+    assert done.returncode == 0
+    (tmp_path / "resolved.yaml").write_text(done.stdout)
+    resolved = fedse.load_experiment(tmp_path / "resolved.yaml")
+    assert resolved.learner.options["epochs"] == 5
+    assert resolved == fedse.load_experiment(tiny_file, ["learner.epochs=5"])
+    assert not (tmp_path / "runs").exists()
+
+
+def test_bad_input_is_one_sentence_with_exit_code_two(tmp_path: Path, tiny_file: Path) -> None:
+    for arguments, sentence in [
+        (("run", "missing.yaml"), "there is no file missing.yaml"),
+        (("run", tiny_file, "--set", "learnr=1"), "did you mean 'learner'?"),
+        (("run", tiny_file, "--set", "clients.maze.worlds.0.name=mase"), "did you mean 'maze'?"),
+        (("run", tiny_file, "--set", "rounds=many"), "rounds: input should be a valid integer"),
+        (("eval", tmp_path), "is not a run"),
+        (("show", tmp_path / "nothing"), "is not a run"),
+        (("runs", "unpack", tiny_file), "cannot unpack"),
+    ]:
+        done = command(*arguments, folder=tmp_path)
+        assert done.returncode == 2, arguments
+        assert sentence in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny.yaml"]
+
+
+def test_a_model_that_cannot_be_loaded_is_found_before_anything_is_written(tmp_path: Path, tiny_file: Path) -> None:
+    done = command(
+        "run", tiny_file, "--set", f"model={{name: huggingface, path: {tmp_path / 'no model'}}}", folder=tmp_path
+    )
+    assert done.returncode == 2 and "model.path: cannot load" in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_eval_measures_any_round_and_stores_the_result(finished: Path) -> None:
+    done = command("eval", finished, "--round", 0, "--split", "validation")
+    assert done.returncode == 0, done.stderr
+    stored = json.loads((finished / "evaluations" / "validation-0000.json").read_text())
+    report = json.loads((finished / "rounds/0001/report.json").read_text())
+    assert stored["macro"] == report["evaluation"]["macro"]
+    assert "macro" in done.stdout
+    wrong = command("eval", finished, "--round", 9)
+    assert wrong.returncode == 2 and "complete rounds are 0 to 2" in wrong.stderr
+    assert "did you mean 'maze'?" in command("eval", finished, "--world", "mazes").stderr
+
+
+def test_show_prints_the_curve_and_a_readable_trajectory(finished: Path) -> None:
+    done = command("show", finished, "--client", "east", "--outcome", "success", "--number", 2)
+    assert done.returncode == 0, done.stderr
+    for expected in ("after round", "Thought:", "Action:", "move", "2 of ", "success"):
+        assert expected in done.stdout, expected
+    assert "No such trajectory" in command("show", finished, "--outcome", "error").stdout
+    assert "did you mean 'west'?" in command("show", finished, "--client", "wets").stderr
+
+
+def test_runs_are_listed_packed_and_go_on_elsewhere(finished: Path, tmp_path: Path) -> None:
+    listing = command("runs", folder=finished.parents[1])
+    assert "table" in listing.stdout and "2/2" in listing.stdout
+    assert command("runs", "pack", finished, tmp_path / "packed.tar.gz").returncode == 0
+    assert command("runs", "unpack", tmp_path / "packed.tar.gz", "--into", tmp_path / "elsewhere").returncode == 0
+    experiment = finished.parents[1] / "experiment.yaml"
+    for runs in (tmp_path / "elsewhere", finished.parent):
+        done = command("run", experiment, "--set", "rounds=3", "--runs", runs)
+        assert done.returncode == 0, done.stderr
+    digests = {RunFolder.existing(runs / "table").digest_of(3) for runs in (tmp_path / "elsewhere", finished.parent)}
+    assert len(digests) == 1
+
+
+def test_experience_is_exported(finished: Path, tmp_path: Path) -> None:
+    for name in ("east.jsonl", "east.parquet"):
+        done = command("export", finished, tmp_path / name, "--what", "experience", "--client", "east")
+        assert done.returncode == 0, done.stderr
+    records = [json.loads(line) for line in (tmp_path / "east.jsonl").read_text().splitlines()]
+    assert records and {record["client"] for record in records} == {"east"}
+    assert command("export", finished, tmp_path / "x.csv", "--what", "experience", "--client", "east").returncode == 2
+    assert command("export", finished, tmp_path / "merged", "--what", "merged").returncode == 2
+    assert not (tmp_path / "merged").exists()
+
+
+def test_max_minutes_stops_at_a_safe_point_with_exit_code_zero(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    file = tmp_path / "experiment.yaml"
+    file.write_text(table_experiment(rounds=200).to_yaml())
+    done = command("run", file, "--max-minutes", 0.02, "--runs", tmp_path)
+    assert done.returncode == 0 and "The same command goes on" in done.stdout
+    assert 1 <= (RunFolder.existing(tmp_path / "table").last_round() or 0) < 200
+
+
+def test_doctor_reports_what_is_there_and_how_to_mend_what_is_not() -> None:
+    done = command("doctor")
+    assert done.returncode == 0
+    for expected in ("fedse", "numpy", "torch", "cores", "free"):
+        assert expected in done.stdout
+    program = "import sys; sys.modules['torch'] = None; from fedse.cli.doctor import doctor; doctor()"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_language_model_run_exports_an_adapter_for_peft_and_a_merged_model(tiny_file: Path, tmp_path: Path) -> None:
+    import numpy as np
+    import peft
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from fedse.models.tiny import Tiny
+
+    done = command("run", tiny_file, "--runs", tmp_path)
+    assert done.returncode == 0, done.stderr
+    for what in ("adapter", "merged"):
+        exported = command("export", tmp_path / "tiny", tmp_path / what, "--what", what)
+        assert exported.returncode == 0, exported.stderr
+    plain = Tiny(width=32, layers=2).network.unload()
+    loaded = peft.PeftModel.from_pretrained(plain, tmp_path / "adapter")
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "merged")
+    ids = torch.tensor([tokenizer("Thought: up.\nAction: move up")["input_ids"]])
+    with torch.no_grad():
+        ours, theirs = loaded(ids).logits.numpy(), merged(ids).logits.numpy()
+    assert np.abs(ours - theirs).max() < 1e-4

@@ -1,0 +1,77 @@
+"""What the documents say is true: their examples run, their generated parts are current, their links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedse.cli.reference import render
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+
+
+def fedse(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    line = [sys.executable, "-m", "fedse", *arguments]
+    return subprocess.run(line, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def contributed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("contributing")
+    for name, content in BLOCK.findall((ROOT / "CONTRIBUTING.md").read_text()):
+        (folder / name).write_text(content)
+    return folder
+
+
+def test_the_contributing_guides_world_passes_the_checker(contributed: Path) -> None:
+    done = fedse("worlds", "check", "number_world:NumberWorld", folder=contributed)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_contributing_guides_experiment_runs(contributed: Path) -> None:
+    done = fedse("run", "mine.yaml", folder=contributed)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (contributed / "runs/mine/rounds/0003/report.json").exists()
+
+
+def test_the_reference_is_what_fedse_reference_prints() -> None:
+    assert (ROOT / "docs/reference.md").read_text() == render(), "run `make reference`"
+
+
+def test_every_option_has_a_meaning() -> None:
+    rows = [line for line in render().splitlines() if line.startswith("| `")]
+    assert len(rows) > 50
+    assert [row for row in rows if row.rstrip(" |").endswith("`") or row.split("|")[-2].strip() == ""] == []
+
+
+@pytest.mark.parametrize(
+    "page", sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]), ids=lambda path: path.name
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_recipes_are_valid() -> None:
+    from fedse import load_experiment
+
+    recipes = sorted((ROOT / "recipes").glob("*.yaml"))
+    assert recipes
+    for recipe in recipes:
+        load_experiment(recipe)
+
+
+def test_the_readmes_experiment_is_valid(tmp_path: Path) -> None:
+    from fedse import load_experiment
+
+    blocks = dict(BLOCK.findall((ROOT / "README.md").read_text()))
+    (tmp_path / "experiment.yaml").write_text(blocks["experiment.yaml"])
+    load_experiment(tmp_path / "experiment.yaml")
