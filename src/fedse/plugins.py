@@ -22,6 +22,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "maze": "fedse.worlds.maze:Maze",
         "wordle": "fedse.worlds.wordle:Wordle",
         "textcraft": "fedse.worlds.textcraft:TextCraft",
+        "babyai": "fedse.worlds.babyai:BabyAI",
         "webshop": "fedse.worlds.webshop:WebShop",
     },
     "model": {
