@@ -24,6 +24,10 @@ KNOWN: dict[str, dict[str, str]] = {
         "textcraft": "fedse.worlds.textcraft:TextCraft",
         "babyai": "fedse.worlds.babyai:BabyAI",
         "webshop": "fedse.worlds.webshop:WebShop",
+        "gymnasium": "fedse.worlds.foreign.gymnasium_text:GymnasiumText",
+        "textarena": "fedse.worlds.foreign.textarena_game:TextArenaGame",
+        "reasoning_gym": "fedse.worlds.foreign.reasoning_gym_task:ReasoningGymTask",
+        "agentgym": "fedse.worlds.foreign.agentgym_client:AgentGymServer",
     },
     "model": {
         "tiny": "fedse.models.tiny:Tiny",

@@ -139,7 +139,8 @@ class WorldScore:
     invalid: int
     errors: Mapping[str, int]
     floor: float
-    ceiling: float
+    ceiling: float | None
+    """What the world's expert reaches on the same tasks; None where there is no expert."""
 
 
 @dataclass(frozen=True)

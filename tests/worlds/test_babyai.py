@@ -18,8 +18,8 @@ pytest.importorskip("minigrid")
 from fedse.errors import BadInput
 from fedse.types import SPLITS
 from fedse.worlds.babyai import BabyAI
-from fedse.worlds.babyai_levels import LEVELS, ORDERED_LEVELS, generate
-from fedse.worlds.babyai_tasks import DEFAULT_LEVELS, turns_needed
+from fedse.worlds.babyai.levels import LEVELS, ORDERED_LEVELS, generate
+from fedse.worlds.babyai.tasks import DEFAULT_LEVELS, turns_needed
 from fedse.worlds.check import check
 from fedse.worlds.reference import ceiling, floor
 from fedse.worlds.transcripts import sample

@@ -15,10 +15,10 @@ import gymnasium
 from minigrid.core.constants import COLOR_TO_IDX, OBJECT_TO_IDX
 from minigrid.utils.baby_ai_bot import BabyAIBot
 
-from fedse.worlds.babyai_goals import CONTINUE, NOTHING, SUCCESS, Clause, clauses
-from fedse.worlds.babyai_levels import LEVELS, generate, make, read
-from fedse.worlds.babyai_rooms import EMPTY, WALL, Room, look
-from fedse.worlds.babyai_words import WORDINGS
+from fedse.worlds.babyai.goals import CONTINUE, NOTHING, SUCCESS, Clause, clauses
+from fedse.worlds.babyai.levels import LEVELS, generate, make, read
+from fedse.worlds.babyai.rooms import EMPTY, WALL, Room, look
+from fedse.worlds.babyai.words import WORDINGS
 
 
 def minigrid_env(level: str, seed: int) -> Any:

@@ -14,7 +14,7 @@ from fedse.errors import BadInput
 from fedse.types import SPLITS
 from fedse.worlds.check import check
 from fedse.worlds.maze import Maze
-from fedse.worlds.maze_maps import DOUBLE_T_GOAL, DOUBLE_T_STARTS, carve, double_t, layout_key
+from fedse.worlds.maze.maps import DOUBLE_T_GOAL, DOUBLE_T_STARTS, carve, double_t, layout_key
 from fedse.worlds.reference import ceiling, floor
 
 

@@ -14,9 +14,9 @@ from fedse.worlds.check import check
 from fedse.worlds.reference import ceiling, floor
 from fedse.worlds.speed import steps_per_second
 from fedse.worlds.textcraft import TextCraft
-from fedse.worlds.textcraft_items import KINDS, workshop
-from fedse.worlds.textcraft_plans import shortest_plan
-from fedse.worlds.textcraft_tasks import goal_split
+from fedse.worlds.textcraft.items import KINDS, workshop
+from fedse.worlds.textcraft.plans import shortest_plan
+from fedse.worlds.textcraft.tasks import goal_split
 
 BRIEF = {"rules": "brief", "observation_length": "brief"}
 

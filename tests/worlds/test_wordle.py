@@ -15,8 +15,8 @@ from fedse.types import SPLITS
 from fedse.worlds.check import check
 from fedse.worlds.reference import ceiling, floor
 from fedse.worlds.wordle import Wordle
-from fedse.worlds.wordle_games import guesses_needed, marks
-from fedse.worlds.wordle_words import COMMON, ORIGINAL
+from fedse.worlds.wordle.games import guesses_needed, marks
+from fedse.worlds.wordle.words import COMMON, ORIGINAL
 
 
 def begin(world: Wordle, task: str) -> str:
@@ -100,7 +100,7 @@ def test_splits_share_no_word_even_between_clients() -> None:
 
 
 def test_a_task_id_means_the_same_game_everywhere() -> None:
-    game = Wordle(rules="brief", pool=5, mix=0.1).game("test-late-7")
+    game = Wordle(rules="brief", candidates=12, pool=5, mix=0.1).game("test-late-7")
     # Written down once: a change here changes every published number, so `version` must rise with it.
     assert (game.hidden, game.words) == PINNED_GAME
 

@@ -81,6 +81,9 @@ def worlds(context: typer.Context) -> None:
         for name in sorted(KNOWN["world"]):
             try:
                 kind = resolve("world", name)
+                if needed := [key for key, field in kind.Options.model_fields.items() if field.is_required()]:
+                    table.add_row(name, "", f"needs options: {', '.join(needed)}")
+                    continue
                 for mode in modes_of(kind):
                     table.add_row(name, mode, *_measured(kind(mode=mode) if mode else kind()))
             except MissingExtra as error:
@@ -99,7 +102,7 @@ def _measured(world: World) -> list[str]:
         " / ".join(str(len(world.tasks(split))) for split in SPLITS),
         str(world.turn_limit),
         f"{floor(world, tasks, repeats):.1%}",
-        f"{ceiling(world, tasks):.1%}",
+        f"{ceiling(world, tasks):.1%}" if world.has_expert else "not known",
         f"{steps_per_second(world):,.0f}",
     ]
 

@@ -28,7 +28,9 @@ def wilson(successes: int, episodes: int) -> tuple[float, float]:
     return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))
 
 
-def score(world: str, split: Split, trajectories: Sequence[Trajectory], floor: float, ceiling: float) -> WorldScore:
+def score(
+    world: str, split: Split, trajectories: Sequence[Trajectory], floor: float, ceiling: float | None
+) -> WorldScore:
     """Counts of one world's evaluation episodes."""
     played = [trajectory for trajectory in trajectories if trajectory.outcome is not Outcome.ERROR]
     errors: dict[str, int] = {}

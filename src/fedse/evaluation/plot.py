@@ -57,7 +57,7 @@ def _draw_world(axis: Any, colour: str, name: str, rows: list[dict[str, Any]]) -
         label="invalid actions",
     )
     for key, style in (("floor", ":"), ("ceiling", "--")):
-        if rows:
+        if rows and rows[-1][key] is not None:
             axis.axhline(100 * rows[-1][key], color="#888888", linestyle=style, linewidth=1)
             axis.annotate(
                 key,

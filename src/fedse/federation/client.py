@@ -179,7 +179,7 @@ class Client:
                 scores.append(score(label, task.split, played, floor, ceiling))
         return tuple(scores)
 
-    def _measure_references(self, label: str, split: Split, tasks: tuple[Task, ...]) -> tuple[float, float]:
+    def _measure_references(self, label: str, split: Split, tasks: tuple[Task, ...]) -> tuple[float, float | None]:
         del split
         world = self._instance(label)
-        return reference.floor(world, tasks), reference.ceiling(world, tasks)
+        return reference.floor(world, tasks), reference.ceiling(world, tasks) if world.has_expert else None

@@ -12,6 +12,7 @@ from fedse.federation.client import Client
 from fedse.protocols import Learner, Model, Policy, Sampling
 from fedse.rollouts.demonstrations import demonstrate
 from fedse.types import Adapter, Trajectory
+from fedse.worlds.world import World
 
 PILOT_EPISODES = 4
 PILOT_CONVERSATIONS = 16
@@ -40,7 +41,7 @@ def estimate(
         for label, make_world in client.worlds.items():
             world = make_world()
             tasks = world.tasks("train")[:PILOT_EPISODES]
-            pilot = [demonstrate(client.name, label, world, task, model.chat) for task in tasks]
+            pilot = [demonstrate(client.name, label, world, task, model.chat, _someone) for task in tasks]
             steps = sum(len(item.steps) for item in pilot)
             tokens_a_step = sum(item.agent_tokens for item in pilot) / steps
             longer = (world.turn_limit + steps / len(pilot)) / 2 / (steps / len(pilot))
@@ -52,6 +53,11 @@ def estimate(
             remembered = rounds * getattr(client.start, "tasks", 0) + explored * (rounds + 1) / 4
             seconds += remembered * _learning_time(learner, adapter, pilot)
     return Estimate(seconds, written, episodes)
+
+
+def _someone(world: World) -> tuple[str, str]:
+    """The expert where there is one; otherwise anybody will do to see how long episodes are."""
+    return world.expert() if world.has_expert else ("Let me try this.", world.trivial(0.5))
 
 
 def _decoding_speed(clients: Sequence[Client], model: Model, policy: Policy) -> float:

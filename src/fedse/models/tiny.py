@@ -52,7 +52,7 @@ class Tiny(CausalLM):
             num_attention_heads=4,
             num_key_value_heads=4,
             max_position_embeddings=context,
-            tie_word_embeddings=True,
+            tie_word_embeddings=False,
             # Larger than Llama's 0.02: a frozen random network has to let something through for LoRA to steer.
             initializer_range=width**-0.5,
             bos_token_id=None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pydantic import Field
 
 from fedse.plugins import PluginOptions
@@ -37,14 +39,21 @@ class Demonstrations:
         return [trajectory for trajectory in shown if trajectory.outcome is Outcome.SUCCESS]
 
 
-def demonstrate(client: str, label: str, world: World, task: Task, chat: Chat) -> Trajectory:
-    """The expert's episode, in the same form as the agent's own."""
+def demonstrate(
+    client: str,
+    label: str,
+    world: World,
+    task: Task,
+    chat: Chat,
+    choose: Callable[[World], tuple[str, str]] = lambda world: world.expert(),
+) -> Trajectory:
+    """The episode of whoever chooses thoughts and actions (the expert), in the same form as the agent's own."""
     observation, _ = world.reset(options={"task": task.id})
     ids = chat.opening(world.rules)
     mask = [False] * len(ids)
     steps: list[Step] = []
     while True:
-        thought, action = world.expert()
+        thought, action = choose(world)
         text = compose(thought, action)
         turn, reply = chat.turn(observation), chat.reply(text)
         ids += [*turn, *reply]

@@ -31,7 +31,7 @@ def scripted_action(world: World, task: str, turn: int) -> str:
     kind = turn % 4
     if kind == 3:
         return INVALID[turn % 2]
-    return world.expert()[1] if kind == 1 else world.trivial(uniform(stream("check", task), turn))
+    return world.expert()[1] if kind == 1 and world.has_expert else world.trivial(uniform(stream("check", task), turn))
 
 
 def play_on(world: World, task: str, turn: int) -> Iterator[tuple[Any, ...]]:

@@ -72,6 +72,11 @@ class World(gymnasium.Env[str, str]):
         """A plausible thought and a good action for the present state. It may look at what the agent cannot see."""
         raise NotImplementedError
 
+    @property
+    def has_expert(self) -> bool:
+        """Whether `expert` knows what to do. Without one there are no demonstrations, and the ceiling is not known."""
+        return True
+
     def trivial(self, draw: float) -> str:
         """An action chosen without thinking; `draw` is a uniform number in [0, 1). Played to measure the floor."""
         raise NotImplementedError

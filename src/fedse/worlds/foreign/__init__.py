@@ -1,0 +1,1 @@
+"""Worlds made from other people's environments: Gymnasium, TextArena, reasoning-gym and AgentGym's servers."""

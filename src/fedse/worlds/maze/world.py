@@ -1,0 +1,252 @@
+"""Maze: walk to the goal. Clean: generated mazes, those of the test never seen before. Original: one fixed map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fedse.errors import BadInput
+from fedse.plugins import FilePath
+from fedse.types import Split, Task
+from fedse.worlds.maze.maps import (
+    DOUBLE_T_STARTS,
+    STEPS,
+    Cell,
+    Puzzle,
+    double_t_puzzle,
+    generated_puzzle,
+)
+from fedse.worlds.maze.texts import WORDINGS, Narrator
+from fedse.worlds.splits import EVALUATION_TASKS, mixed_tasks, official_ids
+from fedse.worlds.world import Turn, World
+
+BANDS = ("short", "medium", "long")
+_ORIGINAL_CALLS = 50
+"""The original answers any later move with `Failure`."""
+
+
+class Maze(World):
+    """A maze described in words, one step at a time."""
+
+    name = "maze"
+    version = 1
+
+    class Options(World.Options):
+        mode: Literal["clean", "original"] = "clean"
+        """Generated mazes with disjoint splits, or the one map of the original."""
+        rules: Literal["full", "brief"] = "full"
+        """Length of the opening text and of the expert's thoughts."""
+        observation: Literal["full", "walls"] = "full"
+        """What is seen each turn: goal, position and walls, or the walls alone."""
+        observation_length: Literal["full", "brief"] = "full"
+        """Whole sentences each turn, or a line of keywords."""
+        directions: Literal["moves", "compass"] = "moves"
+        """Words for the directions: up, down, left, right, or north, south, west, east."""
+        turn_limit: int | None = Field(default=None, ge=1)
+        """Turns per episode; empty means 20 in clean mode and 15 in original mode."""
+        size: int = Field(default=5, ge=3, le=20)
+        """Rows and columns of a generated maze."""
+        loops: float = Field(default=0.2, ge=0, le=0.8)
+        """Share of the inner walls taken away from a maze that has only one way to each cell."""
+        shortest: int = Field(default=2, ge=1)
+        """Least number of steps from start to goal."""
+        longest: int | None = Field(default=None, ge=1)
+        """Greatest number of steps from start to goal; empty means twice the size, and never above the turn limit."""
+        train_tasks: int = Field(default=600, ge=3)
+        """Number of training mazes."""
+        pool: int = 0
+        """Which training mazes: clients with different numbers train on different mazes."""
+        mix: float | None = Field(default=None, gt=0)
+        """Dirichlet concentration of the training mix of short, medium and long mazes; empty means equal shares."""
+        mix_seed: int = 0
+        """Seed of the draw that `mix` makes, so that clients get different mixes."""
+        ids: FilePath | None = None
+        """JSON file with the official ids of the original."""
+
+        @model_validator(mode="after")
+        def _fits(self) -> Self:
+            clean_only = (
+                "directions",
+                "size",
+                "loops",
+                "shortest",
+                "longest",
+                "train_tasks",
+                "pool",
+                "mix",
+                "mix_seed",
+            )
+            for name in clean_only if self.mode == "original" else ("ids",):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"`{name}` has no effect in {self.mode} mode; leave it out")
+            if self.mode == "clean":
+                limit = self.turn_limit or 20
+                if self.longest is not None and self.longest > limit:
+                    raise ValueError(f"`longest` ({self.longest}) is above the turn limit ({limit})")
+                longest = self.longest or min(limit, 2 * self.size)
+                if longest - self.shortest < 2:
+                    raise ValueError(f"`shortest` ({self.shortest}) must be at least 2 below the longest ({longest})")
+            return self
+
+    options: Options
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._original = self.options.mode == "original"
+        self._narrator = Narrator(
+            original=self._original,
+            wording=WORDINGS[self.options.directions],
+            rules_length=self.options.rules,
+            view_length=self.options.observation_length,
+            sees_goal=self.options.observation == "full",
+            turn_limit=self.turn_limit,
+        )
+        self._actions = self._narrator.wording.actions
+        self._numbers = {action: number for number, action in enumerate(self._actions)}
+        self._official = official_ids(self.options.ids) if self.options.ids else {}
+        self._task = ""
+
+    @cached_property
+    def rules(self) -> str:
+        return self._narrator.rules()
+
+    @property
+    def turn_limit(self) -> int:
+        return self.options.turn_limit or (15 if self._original else 20)
+
+    # Tasks
+
+    @cached_property
+    def _bands(self) -> dict[str, tuple[int, int]]:
+        """Least and greatest path length of each band: three near-equal parts of the whole range."""
+        shortest = self.options.shortest
+        longest = self.options.longest or min(self.turn_limit, 2 * self.options.size)
+        edges = [shortest + round((longest + 1 - shortest) * part / 3) for part in range(4)]
+        return {band: (edges[place], edges[place + 1] - 1) for place, band in enumerate(BANDS)}
+
+    @cached_property
+    def _splits(self) -> dict[Split, list[Task]]:
+        if self._original:
+            everywhere = [str(number) for number in range(len(DOUBLE_T_STARTS))]
+            distance = double_t_puzzle(0).distance
+            found: dict[Split, list[Task]] = {}
+            for split in ("train", "validation", "test"):
+                # Official id 25 starts on the goal: there is nothing to play.
+                ids = [task for task in self._official.get(split, everywhere) if task != str(len(DOUBLE_T_STARTS))]
+                if not set(ids) <= set(everywhere):
+                    raise BadInput(f"{self.options.ids}: the original maze has the ids 0 to 24 (25 is left out).")
+                steps = [distance[DOUBLE_T_STARTS[int(task)]] for task in ids]
+                found[split] = [
+                    Task(task, BANDS[0 if length <= 4 else 1 if length <= 8 else 2])
+                    for task, length in zip(ids, steps, strict=True)
+                ]
+            return found
+        options = self.options
+        return {
+            "train": mixed_tasks("train", options.train_tasks, BANDS, options.mix, options.mix_seed),
+            "validation": mixed_tasks("validation", EVALUATION_TASKS, BANDS, None, 0),
+            "test": mixed_tasks("test", EVALUATION_TASKS, BANDS, None, 0),
+        }
+
+    @cached_property
+    def _known(self) -> dict[str, Split]:
+        return {task.id: split for split, tasks in self._splits.items() for task in tasks}
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        return self._splits[split]
+
+    def puzzle(self, task: str) -> Puzzle:
+        """The maze of a task."""
+        split = self._known.get(task)
+        if split is None:
+            raise BadInput(f"maze: there is no task '{task}'; a task of this world is '{self.tasks('test')[0].id}'.")
+        if self._original:
+            return double_t_puzzle(int(task))
+        _, band, number = task.split("-")
+        shortest, longest = self._bands[band]
+        pool = self.options.pool if split == "train" else 0
+        return generated_puzzle(
+            self.options.size, self.options.loops, shortest, longest, split, pool, band, int(number)
+        )
+
+    # Play
+
+    def begin(self, task: str) -> str:
+        self._puzzle = self.puzzle(task)
+        self._task, self._cell = task, self._puzzle.start
+        self._trail: list[Cell] = []
+        return self._view()
+
+    def act(self, action: str) -> Turn:
+        if self._original and self._turns >= _ORIGINAL_CALLS:
+            return Turn("Failure", valid=action.strip() in self._numbers, done=True, score=-1.0)
+        # The original takes an action only when it is spelled exactly so.
+        spelled = action.strip() if self._original else action.strip().rstrip(".").lower()
+        way = self._numbers.get(spelled)
+        if way is None:
+            return Turn(self._remark(self._narrator.not_an_action), valid=False)
+        target = self._puzzle.layout.neighbours[self._cell][way]
+        if target is None:
+            return Turn(self._remark(self._narrator.blocked))
+        self._trail.append(self._cell)
+        self._cell = target
+        if target == self._puzzle.goal:
+            return Turn(self._narrator.success, done=True, success=True, score=1.0)
+        return Turn(self._view())
+
+    def _remark(self, sentence: str) -> str:
+        """The view with a sentence before it; the original passes over such things in silence."""
+        return self._view() if self._original else f"{sentence} {self._view()}"
+
+    def _view(self) -> str:
+        return self._narrator.view(self._puzzle.layout, self._cell, self._puzzle.goal)
+
+    def state(self) -> Any:
+        return (self._task, self._cell, tuple(self._trail))
+
+    def set_state(self, state: Any) -> None:
+        task, cell, trail = state
+        self.begin(task)
+        self._cell, self._trail = tuple(cell), [tuple(past) for past in trail]
+
+    # Policies
+
+    def legal_actions(self) -> list[str]:
+        if self._original:
+            return list(self._actions)
+        neighbours = self._puzzle.layout.neighbours[self._cell]
+        return [action for action, other in zip(self._actions, neighbours, strict=True) if other]
+
+    def trivial(self, draw: float) -> str:
+        """Any of the moves that are not walled off; in original mode any of the four, as published floors do."""
+        actions = self.legal_actions()
+        return actions[int(draw * len(actions))]
+
+    def expert(self) -> tuple[str, str]:
+        """The first step of a shortest path, with a reason that can be seen from the cell."""
+        neighbours, distance = self._puzzle.layout.neighbours[self._cell], self._puzzle.distance
+        goal = self._puzzle.goal
+        offset = (goal[0] - self._cell[0], goal[1] - self._cell[1])
+        towards = [way for way, (down, right) in enumerate(STEPS) if down * offset[0] + right * offset[1] > 0]
+        open_ways = [way for way in range(len(STEPS)) if neighbours[way] is not None]
+        # Of equally short ways the one towards the goal is easier to understand.
+        best = min(open_ways, key=lambda way: (distance[neighbours[way] or goal], way not in towards, way))
+        back = neighbours.index(self._trail[-1]) if self._trail else None
+        return self._narrator.thought(best, towards, open_ways, back), self._actions[best]
+
+    def drawing(self) -> str:
+        """The map from above: where you are, where you have been, where the goal is."""
+        layout = self._puzzle.layout
+        places = {layout.place(cell): "\x1b[36m· \x1b[0m" for cell in self._trail}
+        places[layout.place(self._puzzle.goal)] = "\x1b[1;32m★ \x1b[0m"
+        places[layout.place(self._cell)] = "\x1b[1;33m● \x1b[0m"
+        wall = "\x1b[90m██\x1b[0m"
+        return "\n".join(
+            "".join(
+                places.get((row, column), wall if mark == "#" else "  ") for column, mark in enumerate(line)
+            ).rstrip()
+            for row, line in enumerate(layout.picture)
+        )
