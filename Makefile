@@ -13,11 +13,14 @@ demo: $(READY)
 	@echo
 	@echo "The result is in runs/two_worlds: success.png, and  $(BIN)/fedse show runs/two_worlds"
 
+# One thread for each of two test processes: more threads than cores wait for each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: $(READY)
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -74,9 +74,10 @@ def _module(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str)
 
 
 def test_a_class_of_ones_own_is_built_with_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _module(
-        tmp_path, monkeypatch, "own_plugin_1", "class Mine:\n    def __init__(self, need, size=1): self.size = size"
+    source = (
+        "class Mine:\n    def __init__(self, need, size=1): self.size = size\n    def keep(self, items): return items"
     )
+    _module(tmp_path, monkeypatch, "own_plugin_1", source)
     made = build("filter", Part(name="own_plugin_1:Mine", options={"size": 7}), "something")
     assert made.size == 7
 

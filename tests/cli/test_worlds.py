@@ -70,7 +70,7 @@ def test_check_takes_a_class_of_ones_own_and_fails_with_1(
         (["maze", "--set", "mode=original", "--set", "size=6"], "`size` has no effect in original mode"),
         (["maze", "--set", "size=[1"], "not a YAML scalar"),
         (["fedse.seeds:np"], "is not a class"),
-        (["fedse.types:Task"], "is not a world"),
+        (["fedse.types:Task"], "the class has no method 'reset'"),
     ],
 )
 def test_bad_input_is_named(app: typer.Typer, arguments: list[str], message: str) -> None:

@@ -147,8 +147,8 @@ def test_another_experiment_under_the_same_name_is_refused(
 def test_self_evolution_really_happens(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
     """Without demonstrations, what rises rose by the agents' own successes."""
     experiment = table_experiment(
-        start="none", rounds=6, exploration={"tasks": 25, "attempts": 8}, evaluation={"tasks": 25, "test_tasks": 25}
+        start="none", rounds=5, exploration={"tasks": 25, "attempts": 4}, evaluation={"tasks": 25, "test_tasks": 25}
     )
     result = fedse.run(experiment, tmp_path)
     first = json.loads((result.folder / "rounds/0001/report.json").read_text())["evaluation"]["macro"]
-    assert result.validation["macro"] > first + 0.3
+    assert result.validation["macro"] > first + 0.2

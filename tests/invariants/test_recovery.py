@@ -55,7 +55,7 @@ def kill_until_done(file: Path, runs: Path, longest: float, chance: random.Rando
 def test_twenty_kills_at_random_moments_change_nothing(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    experiment = table_experiment(rounds=4, exploration={"tasks": 25, "attempts": 6})
+    experiment = table_experiment(rounds=4, exploration={"tasks": 25, "attempts": 2})
     file = tmp_path / "experiment.yaml"
     file.write_text(experiment.to_yaml())
     began = time.monotonic()
@@ -76,7 +76,8 @@ def killed_at(operation: int, file: Path, runs: Path) -> subprocess.CompletedPro
     return subprocess.run(command, capture_output=True, text=True, timeout=200)
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_kill_at_any_file_operation_changes_nothing(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
