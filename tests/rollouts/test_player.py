@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,8 +66,6 @@ def test_an_unparsable_reply_is_an_invalid_action_told_by_the_world() -> None:
 def test_a_reply_cut_at_its_limit_is_closed_without_being_learned_from() -> None:
     class Endless(ScriptedPolicy):
         def ready(self) -> list[Any]:
-            from dataclasses import replace
-
             return [replace(reply, ids=reply.ids[:-1], ended=False) for reply in super().ready()]
 
     [item] = Player(Endless(CHAT, wander), CHAT, 100_000).play([episode("0", 3)], "digest")
@@ -111,3 +110,35 @@ def test_demonstrations_have_the_form_of_the_agents_own_episodes() -> None:
     chosen = Demonstrations(4).trajectories("c", "maze", world, CHAT, 0)
     assert len({item.task for item in chosen}) == 4
     assert chosen == Demonstrations(4).trajectories("c", "maze", world, CHAT, 0)
+
+
+def test_worlds_in_worker_processes_give_the_same_trajectories() -> None:
+    episodes = [episode(str(task), number) for number, task in enumerate([3, 17, 18, 5, 9, 11])]
+    episodes += [episode("reset", 6, make_world=Broken), episode("step", 7, make_world=Broken)]
+    here = play(wander, episodes)
+    player = Player(ScriptedPolicy(CHAT, wander, slots=3), CHAT, 100_000, processes=2)
+    there = player.play(episodes, "digest")
+    again = player.play(episodes, "digest")
+    player._worlds.close()
+    for other in (there, again):
+        assert [replace(item, detail="") for item in other] == [replace(item, detail="") for item in here]
+    assert "ZeroDivisionError" in there[-1].detail
+
+
+class Talkative(Maze):
+    """Says more than a pipe holds."""
+
+    def begin(self, task: str) -> str:
+        return "word " * 30_000 + super().begin(task)
+
+
+def make_talkative() -> Talkative:
+    return Talkative(mode="original", turn_limit=2)
+
+
+def test_many_long_answers_do_not_block_the_worker_processes() -> None:
+    episodes = [episode(str(number % 25), number, make_world=make_talkative) for number in range(60)]
+    player = Player(ScriptedPolicy(CHAT, wander, slots=60), CHAT, 10_000_000, processes=1)
+    there = player.play(episodes, "digest")
+    player._worlds.close()
+    assert there == play(wander, episodes, slots=60, context=10_000_000)

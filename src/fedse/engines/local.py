@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from pydantic import Field
+
 from fedse.adapters.packing import unpack
 from fedse.federation.client import Client
+from fedse.plugins import PluginOptions
 from fedse.protocols import Model, Policy, Tracker
 from fedse.rollouts.player import Episode, Player
 from fedse.types import ClientUpdate, RoundTask, Trajectory
@@ -14,12 +17,18 @@ from fedse.types import ClientUpdate, RoundTask, Trajectory
 class LocalEngine:
     """Plays the plans of all clients together. Results equal those of clients that play one after another."""
 
-    def __init__(self, clients: Sequence[Client], model: Model, policy: Policy, tracker: Tracker) -> None:
+    class Options(PluginOptions):
+        processes: int = Field(default=0, ge=0)
+        """Worker processes in which worlds take their steps; 0 steps them in this one. The results are the same."""
+
+    def __init__(
+        self, clients: Sequence[Client], model: Model, policy: Policy, tracker: Tracker, processes: int = 0
+    ) -> None:
         self._clients = {client.name: client for client in clients}
         self.clients = tuple(sorted(self._clients))
         self.policy = policy
         self.tracker = tracker
-        self.player = Player(policy, model.chat, model.context, self._episode_finished)
+        self.player = Player(policy, model.chat, model.context, self._episode_finished, processes)
         self._updates: Iterator[ClientUpdate] = iter(())
 
     def send(self, tasks: Mapping[str, RoundTask]) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedse.protocols import Chat, Policy, Reply, Sampling
-from fedse.rollouts.replies import parse
+from fedse.rollouts.replies import ParsedReply, parse
+from fedse.rollouts.stepping import Answer, worlds_in
 from fedse.types import Outcome, Purpose, Step, Task, Trajectory
 from fedse.worlds.world import World
 
@@ -34,7 +34,7 @@ class _Open:
 
     number: int
     episode: Episode
-    world: World
+    world: int
     slot: int
     observation: str
     ids: list[int]
@@ -51,12 +51,15 @@ class Player:
         chat: Chat,
         context: int,
         finished: Callable[[Trajectory], None] = lambda _: None,
+        processes: int = 0,
     ) -> None:
         self.policy = policy
         self.chat = chat
         self.context = context
         self._finished = finished
-        self._idle: dict[Any, list[World]] = {}
+        self._worlds = worlds_in(processes)
+        self._idle: dict[Any, list[int]] = {}
+        self._made = 0
 
     def play(self, episodes: Iterable[Episode], adapter: str) -> list[Trajectory]:
         """Trajectories in the order of the episodes. `adapter` is the digest of what the policy has loaded."""
@@ -65,57 +68,65 @@ class Player:
         waiting = deque(enumerate(episodes))
         in_play: dict[int, _Open] = {}
         while waiting or in_play:
-            while waiting and len(in_play) < self.policy.slots:
-                opened = self._begin(*waiting.popleft())
+            beginning: list[tuple[int, Episode, int]] = []
+            while waiting and len(in_play) + len(beginning) < self.policy.slots:
+                number, episode = waiting.popleft()
+                world = self._idle_world(episode)
+                self._worlds.ask_reset(world, episode.make_world, episode.task.id)
+                beginning.append((number, episode, world))
+            for number, episode, world in beginning:
+                opened = self._begin(number, episode, world, self._worlds.answer(world))
                 if opened is not None:
                     in_play[opened.slot] = opened
+            asked: list[tuple[_Open, Reply, ParsedReply]] = []
             for reply in self.policy.ready() if in_play else []:
-                if self._answer(in_play[reply.slot], reply):
+                play = in_play[reply.slot]
+                parsed = parse(self.chat.text(reply.ids))
+                self._worlds.ask_step(play.world, parsed.action)
+                asked.append((play, reply, parsed))
+            for play, reply, parsed in asked:
+                if self._answer(play, reply, parsed, self._worlds.answer(play.world)):
                     del in_play[reply.slot]
                     self.policy.close(reply.slot)
         return [self._done[number] for number in sorted(self._done)]
 
-    def _begin(self, number: int, episode: Episode) -> _Open | None:
-        try:
-            idle = self._idle.setdefault(episode.make_world, [])
-            world = idle.pop() if idle else episode.make_world()
-            observation, _ = world.reset(options={"task": episode.task.id})
-        except Exception as error:
-            self._end(number, episode, [], "", Outcome.ERROR, 0.0, [], [], error)
+    def _idle_world(self, episode: Episode) -> int:
+        idle = self._idle.setdefault(episode.make_world, [])
+        if idle:
+            return idle.pop()
+        self._made += 1
+        return self._made
+
+    def _begin(self, number: int, episode: Episode, world: int, answer: Answer) -> _Open | None:
+        if answer.error:
+            self._end(number, episode, [], answer, Outcome.ERROR, [], [])
             return None
-        opening = self.chat.opening(world.rules)
-        turn = self.chat.turn(observation)
+        opening = self.chat.opening(answer.rules)
+        turn = self.chat.turn(answer.observation)
         slot = self.policy.open(opening, episode.sampling)
         self.policy.extend(slot, turn)
         ids = [*opening, *turn]
-        return _Open(number, episode, world, slot, observation, ids, [False] * len(ids))
+        return _Open(number, episode, world, slot, answer.observation, ids, [False] * len(ids))
 
-    def _answer(self, play: _Open, reply: Reply) -> bool:
-        """Give the reply to the world; whether the episode is over."""
+    def _answer(self, play: _Open, reply: Reply, parsed: ParsedReply, answer: Answer) -> bool:
+        """Take what the world said to the reply; whether the episode is over."""
         play.ids.extend(reply.ids)
         play.mask.extend([True] * len(reply.ids))
-        text = self.chat.text(reply.ids)
-        parsed = parse(text)
-        try:
-            observation, _, terminated, truncated, info = play.world.step(parsed.action)
-            valid = bool(info["valid"])
-            won = (terminated or truncated) and bool(info["success"])
-            score = float(info["score"]) if terminated or truncated else 0.0
-        except Exception as error:
-            # A world that broke may be in any state, so it is not used again.
-            self._end(play.number, play.episode, play.steps, "", Outcome.ERROR, 0.0, play.ids, play.mask, error)
+        if answer.error:
+            self._end(play.number, play.episode, play.steps, answer, Outcome.ERROR, play.ids, play.mask)
             return True
-        play.steps.append(Step(play.observation, text, parsed.thought, parsed.action, valid))
-        turn = [*([] if reply.ended else self.chat.reply("")), *self.chat.turn(observation)]
-        if not (terminated or truncated) and len(play.ids) + len(turn) < self.context:
-            play.observation = observation
+        text = self.chat.text(reply.ids)
+        play.steps.append(Step(play.observation, text, parsed.thought, parsed.action, answer.valid))
+        turn = [*([] if reply.ended else self.chat.reply("")), *self.chat.turn(answer.observation)]
+        if not answer.over and len(play.ids) + len(turn) < self.context:
+            play.observation = answer.observation
             play.ids.extend(turn)
             play.mask.extend([False] * len(turn))
             self.policy.extend(play.slot, turn)
             return False
         self._idle[play.episode.make_world].append(play.world)
-        outcome = Outcome.SUCCESS if won else Outcome.FAILURE
-        self._end(play.number, play.episode, play.steps, observation, outcome, score, play.ids, play.mask)
+        outcome = Outcome.SUCCESS if answer.success else Outcome.FAILURE
+        self._end(play.number, play.episode, play.steps, answer, outcome, play.ids, play.mask)
         return True
 
     def _end(
@@ -123,12 +134,10 @@ class Player:
         number: int,
         episode: Episode,
         steps: Sequence[Step],
-        closing: str,
+        answer: Answer,
         outcome: Outcome,
-        score: float,
         ids: Sequence[int],
         mask: Sequence[bool],
-        error: Exception | None = None,
     ) -> None:
         trajectory = Trajectory(
             client=episode.client,
@@ -139,14 +148,13 @@ class Player:
             attempt=episode.attempt,
             adapter=self._adapter,
             steps=tuple(steps),
-            closing=closing,
+            closing=answer.observation,
             outcome=outcome,
-            score=score,
+            score=answer.score,
             token_ids=tuple(ids),
             train_mask=tuple(mask),
+            error=answer.error,
+            detail=answer.detail,
         )
-        if error is not None:
-            detail = "".join(traceback.format_exception(error))
-            trajectory = replace(trajectory, error=type(error).__name__, detail=detail)
         self._done[number] = trajectory
         self._finished(trajectory)

@@ -1,0 +1,152 @@
+"""Where worlds live while they are played: in this process, or in worker processes beside it. Same results either way.
+
+Work is asked for first and fetched afterwards, in the same order, so that several workers step their worlds at once.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import traceback
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from fedse.worlds.world import World
+
+MakeWorld = Callable[[], World]
+_MOST_OPEN_QUESTIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a world said to a reset or a step; `error` names the exception if it broke instead."""
+
+    observation: str = ""
+    rules: str = ""
+    over: bool = False
+    valid: bool = True
+    success: bool = False
+    score: float = 0.0
+    error: str = ""
+    detail: str = ""
+
+
+class WorldsHere:
+    """Worlds in this process, each under a number."""
+
+    def __init__(self) -> None:
+        self._worlds: dict[int, World] = {}
+        self._answers: deque[Answer] = deque()
+
+    def ask_reset(self, number: int, make_world: MakeWorld, task: str) -> None:
+        """Begin a task in world `number`, which is made if it is not there."""
+        self._answers.append(self._guarded(number, lambda: self._reset(number, make_world, task)))
+
+    def ask_step(self, number: int, action: str) -> None:
+        self._answers.append(self._guarded(number, lambda: self._step(number, action)))
+
+    def answer(self, number: int) -> Answer:
+        """The answer to the oldest question to world `number` that was not fetched yet."""
+        del number  # Everything is answered in the order it was asked.
+        return self._answers.popleft()
+
+    def close(self) -> None:
+        self._worlds.clear()
+
+    def _guarded(self, number: int, work: Callable[[], Answer]) -> Answer:
+        try:
+            return work()
+        except Exception as error:
+            # A world that broke may be in any state, so it is not used again.
+            self._worlds.pop(number, None)
+            detail = "".join(traceback.format_exception(error))
+            return Answer(error=type(error).__name__, detail=detail)
+
+    def _reset(self, number: int, make_world: MakeWorld, task: str) -> Answer:
+        if number not in self._worlds:
+            self._worlds[number] = make_world()
+        world = self._worlds[number]
+        observation, _ = world.reset(options={"task": task})
+        return Answer(observation, world.rules)
+
+    def _step(self, number: int, action: str) -> Answer:
+        observation, _, terminated, truncated, info = self._worlds[number].step(action)
+        over = terminated or truncated
+        return Answer(
+            observation,
+            over=over,
+            valid=bool(info["valid"]),
+            success=over and bool(info["success"]),
+            score=float(info["score"]) if over else 0.0,
+        )
+
+
+class WorldsInProcesses:
+    """Worlds in worker processes, dealt out by their numbers. Makers of worlds must be picklable."""
+
+    def __init__(self, processes: int) -> None:
+        # Started afresh rather than forked: a fork would copy the locks of torch's threads.
+        context = multiprocessing.get_context("spawn")
+        self._ends: list[Connection] = []
+        self._workers = []
+        self._fetched: list[deque[Answer]] = [deque() for _ in range(processes)]
+        self._open_questions = [0] * processes
+        for _ in range(processes):
+            ours, theirs = context.Pipe()
+            worker = context.Process(target=_serve, args=(theirs,), daemon=True)
+            worker.start()
+            # With its other end closed here, a worker whose parent was killed reads the end of the pipe and leaves.
+            theirs.close()
+            self._ends.append(ours)
+            self._workers.append(worker)
+
+    def ask_reset(self, number: int, make_world: MakeWorld, task: str) -> None:
+        self._ask(number, ("reset", number, make_world, task))
+
+    def ask_step(self, number: int, action: str) -> None:
+        self._ask(number, ("step", number, action))
+
+    def _ask(self, number: int, question: tuple[Any, ...]) -> None:
+        worker = number % len(self._ends)
+        # Pipes hold little: with many questions under way, both sides could wait for the other to read first.
+        while self._open_questions[worker] >= _MOST_OPEN_QUESTIONS:
+            self._fetch(worker)
+        self._ends[worker].send(question)
+        self._open_questions[worker] += 1
+
+    def _fetch(self, worker: int) -> None:
+        self._fetched[worker].append(self._ends[worker].recv())
+        self._open_questions[worker] -= 1
+
+    def answer(self, number: int) -> Answer:
+        worker = number % len(self._ends)
+        if not self._fetched[worker]:
+            self._fetch(worker)
+        return self._fetched[worker].popleft()
+
+    def close(self) -> None:
+        for end in self._ends:
+            end.close()
+        for worker in self._workers:
+            worker.join()
+
+
+def _serve(end: Connection) -> None:
+    """A worker: answer questions until the other side is gone."""
+    worlds = WorldsHere()
+    with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
+        while True:
+            kind, number, *rest = end.recv()
+            if kind == "reset":
+                worlds.ask_reset(number, *rest)
+            else:
+                worlds.ask_step(number, *rest)
+            end.send(worlds.answer(number))
+
+
+def worlds_in(processes: int) -> WorldsHere | WorldsInProcesses:
+    """Worlds in this process (0) or in as many workers."""
+    return WorldsInProcesses(processes) if processes else WorldsHere()
