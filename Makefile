@@ -37,7 +37,7 @@ reference: $(READY)
 # torch first and by itself, so that the wanted build is there before anything else asks for one.
 $(READY): pyproject.toml
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[all,dev]"
 	touch $@
 

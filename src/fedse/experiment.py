@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from fedse.errors import BadInput, RunConflict
+from fedse.errors import BadInput, RunConflict, Stopped
 from fedse.evaluation.plot import draw_run
 from fedse.experience.buffer import Buffer, BufferOptions
 from fedse.experience.journal import Journal
@@ -42,7 +42,7 @@ class ClientOptions(PluginOptions):
 
 
 class Experiment(PluginOptions):
-    """A whole experiment. Every key but `name`, `model` and `clients` has the paper's value as default."""
+    """A whole experiment. Where the paper names a value, it is the default."""
 
     name: str = Field(pattern=_NAME)
     """Name of the run; its folder is runs/NAME."""
@@ -133,14 +133,15 @@ def _worlds(client: str, options: ClientOptions) -> dict[str, Callable[[], World
     """Makers of a client's worlds by label; a second world of the same name is labelled with a number."""
     makers: dict[str, Callable[[], World]] = {}
     for position, part in enumerate(options.worlds):
-        alike = sum(label.split("#")[0] == part.name for label in makers)
-        label = f"{part.name}#{alike + 1}" if alike else part.name
+        base = part.name.rsplit(":", 1)[-1]
+        alike = sum(label.split("#")[0] == base for label in makers)
+        label = f"{base}#{alike + 1}" if alike else base
         maker = partial(build, "world", part)
         try:
             maker()
         except ValidationError as error:
             raise BadInput(f"clients.{client}.worlds.{position}: {error.errors()[0]['msg']}") from error
-        makers[label.rsplit(":", 1)[-1]] = maker
+        makers[label] = maker
     return makers
 
 
@@ -172,8 +173,12 @@ class Trackers:
         self.trackers = list(trackers)
 
     def record(self, event: str, **fields: Any) -> None:
-        for tracker in self.trackers:
-            tracker.record(event, **fields)
+        for tracker in list(self.trackers):
+            try:
+                tracker.record(event, **fields)
+            except Exception:
+                # Observing a run may never end it: a tracker that fails (a closed terminal) is not asked again.
+                self.trackers.remove(tracker)
 
 
 @dataclass(frozen=True)
@@ -229,10 +234,16 @@ def run(
         before(federation, parts)
         server = federation.server
         state = server.federate(experiment.rounds, federation.initial_adapter, deadline)
-        validation = server.evaluate(state.round, "validation")
-        test = server.evaluate(state.round, "test")
+        results = {}
+        for split in ("validation", "test"):
+            if deadline is not None and time.monotonic() >= deadline:
+                raise Stopped
+            results[split] = server.evaluate_once(state.round, split)
         picture = draw_run(folder)
-        return RunResult(path, state.adapter, validation, test, picture)
+        return RunResult(path, state.adapter, results["validation"], results["test"], picture)
+    except Stopped:
+        draw_run(folder)
+        raise
     finally:
         folder.unlock()
 

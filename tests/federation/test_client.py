@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedse
-from fedse.errors import NothingTrained, RunConflict
+from fedse.errors import BadInput, NothingTrained, RunConflict
 from fedse.experience.buffer import read_file
 from fedse.experiment import Experiment, assemble, build_parts
 from fedse.runs.folder import RunFolder
@@ -114,6 +114,50 @@ def test_a_bad_update_is_refused_with_its_reason_and_the_round_goes_on(
         assert list(report["refused"]) == ["west"] and "not finite" in report["refused"]["west"]
         assert report["diagnostics"]["contributed"] == ["east"]
     assert np.isfinite(result.adapter.tensors["table"]).all() and result.adapter.tensors["table"].any()
+
+
+class AllPoisoned(Poisoned):
+    def learn(self, start: Adapter, trajectories: Any, key: int) -> Any:
+        return Adapter({"table": np.full_like(start.tensors["table"], np.inf)}, start.config), {"loss": float("nan")}
+
+
+def test_a_round_whose_updates_are_all_refused_keeps_the_adapter_and_reports_why(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    result = fedse.run(table_experiment(learner=f"{__name__}:AllPoisoned", rounds=1), tmp_path)
+    assert not result.adapter.tensors["table"].any()
+    text = (result.folder / "rounds/0001/report.json").read_text()
+    assert sorted(json.loads(text)["refused"]) == ["east", "west"]
+    assert "NaN" not in text
+
+
+def test_two_worlds_of_one_class_keep_labels_of_their_own(table_experiment: Callable[..., Experiment]) -> None:
+    worlds = [{"name": "fedse.worlds.maze:Maze", "mode": "original"}, {"name": "fedse.worlds.maze:Maze", "size": 4}]
+    parts = build_parts(table_experiment(clients={"both": {"worlds": worlds}}))
+    assert list(parts.worlds["both"]) == ["Maze", "Maze#2"]
+
+
+def test_a_world_too_long_for_the_model_is_named(tiny_experiment: Experiment, tmp_path: Path) -> None:
+    content = json.loads(tiny_experiment.model_dump_json())
+    content["model"]["context"] = 256
+    with pytest.raises(BadInput, match="the model's context holds 256"):
+        fedse.run(Experiment(**content), tmp_path)
+
+
+def test_a_tracker_that_fails_does_not_stop_a_run(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
+    class Failing:
+        def record(self, event: str, **fields: Any) -> None:
+            raise BrokenPipeError
+
+    assert fedse.run(table_experiment(rounds=1), tmp_path, trackers=[Failing()]).test["round"] == 1
+
+
+def test_the_test_split_is_played_once(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
+    first = fedse.run(table_experiment(rounds=1), tmp_path)
+    path = first.folder / "evaluations/test-0001.json"
+    before = path.stat().st_mtime_ns
+    assert fedse.run(table_experiment(rounds=1), tmp_path).test == json.loads(path.read_text())
+    assert path.stat().st_mtime_ns == before
 
 
 def test_a_learner_that_trains_nothing_is_an_error(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:

@@ -60,14 +60,6 @@ class FragileMaze(Maze):
         self._fragile = stream("fragile", task) % 3 == 0
         return super().begin(task)
 
-    def expert(self) -> tuple[str, str]:
-        self._fragile = False
-        return super().expert()
-
-    def trivial(self, draw: float) -> str:
-        self._fragile = False
-        return super().trivial(draw)
-
 
 def _fragile(table_experiment: Callable[..., Experiment], **changes: Any) -> Experiment:
     worlds = [{"name": f"{__name__}:FragileMaze", "mode": "original"}]

@@ -22,6 +22,9 @@ EXTRAS = {
     "peft": ("model", "LoRA adapters"),
     "matplotlib": ("plots", "the picture at the end of a run"),
     "pyarrow": ("parquet", "export to Parquet"),
+    "minigrid": ("babyai", "the world BabyAI"),
+    "textcraft": ("textcraft", "TextCraft with the original's recipes"),
+    "rapidfuzz": ("webshop", "the world WebShop"),
 }
 CORE = ("numpy", "safetensors", "pydantic", "PyYAML", "typer", "rich", "gymnasium")
 

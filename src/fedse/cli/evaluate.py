@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+
+from fedse.cli.console import make_console
 
 
 def evaluate(
@@ -22,7 +23,7 @@ def evaluate(
     from fedse.cli.progress import Progress
     from fedse.cli.tables import evaluation_table
     from fedse.errors import BadInput
-    from fedse.experiment import open_run, stored_experiment
+    from fedse.experiment import open_run
     from fedse.plugins import nearest
     from fedse.runs.folder import RunFolder
     from fedse.types import SPLITS
@@ -33,12 +34,12 @@ def evaluate(
     folder = RunFolder.existing(run)
     number = (folder.last_round() or 0) if round_number is None else round_number
     folder.digest_of(number)
-    worlds = sorted({part.name for client in stored_experiment(folder).clients.values() for part in client.worlds})
-    if world and world not in worlds:
-        raise BadInput(f"--world {world}: {nearest(world, worlds)}This run has: {', '.join(worlds)}.")
-    console = Console()
+    console = make_console()
     with Progress(console, number) as progress:
         federation = open_run(run, [progress])
+        worlds = sorted({label for client in federation.clients for label in client.worlds})
+        if world and world not in worlds:
+            raise BadInput(f"--world {world}: {nearest(world, worlds)}This run has: {', '.join(worlds)}.")
         result = federation.server.evaluate(number, chosen, world)
     console.print(evaluation_table(result, f"{split}, adapter after round {number}"))
     console.print(f"Stored: {federation.run.evaluation_path(chosen, number, world)}", soft_wrap=True)

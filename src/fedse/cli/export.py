@@ -35,12 +35,18 @@ def export(
     folder = RunFolder.existing(run)
     if target.exists():
         raise BadInput(f"{target} exists already: choose another name or remove it.")
+    if what is What.EXPERIENCE and round_number is not None:
+        raise BadInput("--round goes with an adapter or a merged model: a buffer holds the experience of all rounds.")
+    if what is not What.EXPERIENCE and client:
+        raise BadInput("--client goes with --what experience: the adapter belongs to all clients.")
     if what is What.EXPERIENCE:
         _experience(folder, target, client)
     else:
         number = (folder.last_round() or 0) if round_number is None else round_number
-        folder.digest_of(number)
+        recorded = folder.digest_of(number)
         adapter = read_adapter(folder.round_folder(number) / "adapter")
+        if adapter.digest() != recorded:
+            raise BadInput(f"the adapter of round {number} is not the one the manifest recorded: restore the folder.")
         with atomic.new_folder(target) as made:
             if what is What.ADAPTER:
                 write_adapter(adapter, made)

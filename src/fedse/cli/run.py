@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from fedse.cli.console import make_console
+
 if TYPE_CHECKING:
     from fedse.experiment import Federation, Parts
 
@@ -33,7 +35,7 @@ def run(
     if dry_run:
         typer.echo(experiment.to_yaml(), nl=False)
         return
-    console = Console()
+    console = make_console()
     progress = Progress(console, experiment.rounds)
     folder = runs / experiment.name
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
+
+from fedse.cli.console import make_console
 
 app = typer.Typer(help="List runs, or move one to another machine.", invoke_without_command=True)
 
@@ -36,7 +37,7 @@ def runs(
             experiment.model.name,
             f"{run.size() / 1e6:.1f}",
         )
-    Console().print(table if table.row_count else f"No runs in {folder}.")
+    make_console().print(table if table.row_count else f"No runs in {folder}.")
 
 
 @app.command()

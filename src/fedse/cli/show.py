@@ -12,6 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fedse.cli.console import make_console
+from fedse.types import Outcome, Purpose
+
 if TYPE_CHECKING:
     from fedse.runs.folder import RunFolder
     from fedse.types import Trajectory
@@ -19,12 +22,13 @@ if TYPE_CHECKING:
 
 def show(
     run: Annotated[Path, typer.Argument(help="A run's folder.")],
-    client: Annotated[str, typer.Option(help="Trajectory of this client; default: the first.")] = "",
+    client: Annotated[str, typer.Option(help="Only trajectories of this client.")] = "",
     round_number: Annotated[
         int | None, typer.Option("--round", min=1, help="Round it was played in; default: the last.")
     ] = None,
-    outcome: Annotated[str, typer.Option(help="Only success, failure or error.")] = "",
-    purpose: Annotated[str, typer.Option(help="Only explore or evaluate.")] = "",
+    outcome: Annotated[Outcome | None, typer.Option(help="Only those that ended so.")] = None,
+    purpose: Annotated[Purpose | None, typer.Option(help="Only those played for this.")] = None,
+    split: Annotated[str, typer.Option(help="Episodes of a closing evaluation instead: validation or test.")] = "",
     number: Annotated[int, typer.Option(min=1, help="The how-manieth of those that fit.")] = 1,
 ) -> None:
     """Print the run's table and one trajectory, with thought, action and observation of each step."""
@@ -33,13 +37,14 @@ def show(
     from fedse.runs.folder import RunFolder
 
     folder = RunFolder.existing(run)
-    console = Console()
+    console = make_console()
     console.print(_rounds_table(folder, curves(folder)))
     last = folder.last_round() or 0
     test = folder.evaluation_path("test", last)
     if test.exists():
         console.print(evaluation_table(json.loads(test.read_text()), f"test, adapter after round {last}"))
-    fitting = list(_fitting(folder, client, round_number or last, outcome, purpose))
+    name = f"{split}-{round_number or last:04d}" if split else f"{round_number or last:04d}"
+    fitting = list(_fitting(folder, client, name, outcome, purpose))
     if number > len(fitting):
         console.print(f"No such trajectory: {len(fitting)} of round {round_number or last} fit, not {number}.")
         return
@@ -82,7 +87,9 @@ def _rounds_table(folder: RunFolder, found: dict[str, list[dict[str, Any]]]) -> 
     return table
 
 
-def _fitting(folder: RunFolder, client: str, round_number: int, outcome: str, purpose: str) -> Iterator[Trajectory]:
+def _fitting(
+    folder: RunFolder, client: str, name: str, outcome: Outcome | None, purpose: Purpose | None
+) -> Iterator[Trajectory]:
     from fedse.errors import BadInput
     from fedse.experience.journal import Journal
     from fedse.plugins import nearest
@@ -90,9 +97,9 @@ def _fitting(folder: RunFolder, client: str, round_number: int, outcome: str, pu
     clients = sorted(path.name for path in (folder.path / "clients").glob("*"))
     if client and client not in clients:
         raise BadInput(f"--client {client}: {nearest(client, clients)}This run has: {', '.join(clients)}.")
-    for name in [client] if client else clients:
-        for trajectory in Journal(folder.client_folder(name) / "episodes").read(f"{round_number:04d}"):
-            if outcome in ("", trajectory.outcome) and purpose in ("", trajectory.purpose):
+    for owner in [client] if client else clients:
+        for trajectory in Journal(folder.client_folder(owner) / "episodes").read(name):
+            if outcome in (None, trajectory.outcome) and purpose in (None, trajectory.purpose):
                 yield trajectory
 
 

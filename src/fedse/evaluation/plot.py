@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from fedse import atomic
 from fedse.evaluation.curves import curves
 from fedse.runs.folder import RunFolder
 
@@ -32,7 +33,8 @@ def draw_run(run: RunFolder) -> Path | None:
         axis.set_ylabel("%")
     figure.suptitle(f"{run.path.name}: success on held-out validation tasks, 95 % intervals")
     target = run.path / "success.png"
-    figure.savefig(target, dpi=130)
+    with atomic.new_file(target) as part:
+        figure.savefig(part, dpi=130, format="png")
     return target
 
 
@@ -61,14 +63,14 @@ def _draw_world(axis: Any, colour: str, name: str, rows: list[dict[str, Any]]) -
             axis.axhline(100 * rows[-1][key], color="#888888", linestyle=style, linewidth=1)
             axis.annotate(
                 key,
-                (1, 100 * rows[-1][key]),
+                (0.01, 100 * rows[-1][key]),
                 xycoords=("axes fraction", "data"),
                 fontsize=7,
                 color="#666666",
-                ha="right",
+                ha="left",
                 va="bottom",
             )
-    axis.legend(loc="center right", fontsize=7, frameon=False)
+    axis.legend(loc="best", fontsize=7, frameon=False)
     axis.set_title(name)
     axis.set_xlabel("rounds behind the adapter")
     axis.set_ylim(-2, 108)

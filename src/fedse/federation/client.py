@@ -100,7 +100,9 @@ class Client:
     def answer(self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]) -> ClientUpdate:
         """What leaves the site after the planned episodes were played."""
         if task.kind == "evaluate":
-            self.journal.write(f"{task.split}-{task.round:04d}", trajectories)
+            if trajectories:
+                of_world = f"-{task.world}" if task.world else ""
+                self.journal.write(f"{task.split}-{task.round:04d}{of_world}", trajectories)
             return ClientUpdate(self.name, task.round, None, adapter.layout, {}, {}, self._scores(task, trajectories))
         return self.learn(task, adapter, trajectories)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -78,6 +79,10 @@ class Server:
             metrics=dict(update.metrics),
             scores=[asdict(score) for score in update.scores],
         )
+        self._bear_errors(update)
+
+    def _bear_errors(self, update: ClientUpdate) -> None:
+        """Stop when worlds break more often than the experiment allows."""
         broken = sum(sum(score.errors.values()) for score in update.scores) + update.counts.get("errors", 0)
         played = update.counts.get("explored", 0) + sum(
             score.episodes + sum(score.errors.values()) for score in update.scores
@@ -87,7 +92,8 @@ class Server:
             raise TooManyErrors(
                 f"{broken} of {played} episodes of client '{update.client}' in round {update.round} ended in an error of "
                 f"the world ({', '.join(kinds) or 'while exploring'}), more than limits.error_share = "
-                f"{self.limits.error_share:g} allows; `fedse show` prints them."
+                f"{self.limits.error_share:g} allows; `fedse show {self.run.path} --round {update.round} --outcome error` "
+                "prints them."
             )
 
     def evaluate(self, number: int, split: Split, world: str = "") -> dict[str, Any]:
@@ -98,12 +104,23 @@ class Server:
         self.engine.send(dict.fromkeys(self.engine.clients, task))
         received: dict[str, ClientUpdate] = {}
         while len(received) < len(self.engine.clients):
-            received.update({update.client: update for update in self.engine.poll()})
+            for update in self.engine.poll():
+                self._bear_errors(update)
+                received[update.client] = update
         scores = [(client, score) for client in sorted(received) for score in received[client].scores]
         result = {"round": number, "split": split, "adapter": adapter.digest(), **summarise(scores)}
         atomic.write_text(path, json.dumps(result, indent=2) + "\n")
         self.tracker.record("evaluated", round=number, split=split, macro=result["macro"], micro=result["micro"])
         return result
+
+    def evaluate_once(self, number: int, split: Split) -> dict[str, Any]:
+        """The stored result if this adapter was measured on the split already, otherwise a new one."""
+        path = self.run.evaluation_path(split, number)
+        if path.exists():
+            stored: dict[str, Any] = json.loads(path.read_text())
+            if stored["adapter"] == self.run.digest_of(number):
+                return stored
+        return self.evaluate(number, split)
 
     def load(self, number: int) -> ServerState:
         """The state after a round, verified against the manifest."""
@@ -123,7 +140,7 @@ class Server:
                 (folder / "server").mkdir()
                 (folder / "server" / "memory.safetensors").write_bytes(save(dict(state.memory)))
             if report is not None:
-                (folder / "report.json").write_text(json.dumps(to_json(report), indent=2) + "\n")
+                (folder / "report.json").write_text(json.dumps(finite(to_json(report)), indent=2) + "\n")
 
         self.run.save_round(state.round, state.adapter.digest(), write)
 
@@ -149,3 +166,12 @@ def to_json(report: RoundReport) -> Mapping[str, Any]:
         "diagnostics": dict(report.diagnostics),
         "evaluation": {"adapter_of_round": report.round - 1, **summarise(scores)},
     }
+
+
+def finite(value: Any) -> Any:
+    """The same JSON values with null for what is not a finite number: NaN is not JSON."""
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedse.errors import BadInput
 from fedse.learners.imitation import ImitationOptions
 from fedse.types import Trajectory
 
@@ -18,8 +19,13 @@ _WINDOW = 16
 def fit(
     network: Any, trajectories: Sequence[Trajectory], options: ImitationOptions, context: int, key: int
 ) -> dict[str, float]:
-    """Train the LoRA parameters in place. Trajectories longer than the context are cut, never dropped."""
+    """Train the LoRA parameters in place. Trajectories longer than the context are cut to it."""
     examples = [(list(item.token_ids[:context]), list(item.train_mask[:context])) for item in trajectories]
+    examples = [(ids, mask) for ids, mask in examples if any(mask[1:])]
+    if not examples:
+        raise BadInput(
+            f"no trajectory has a reply within the model's context of {context} tokens: nothing to learn from."
+        )
     random = np.random.Generator(np.random.Philox(key=key))
     schedule = [batch for _ in range(options.epochs) for batch in group(examples, options.batch, random)]
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]

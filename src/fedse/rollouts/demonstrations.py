@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from pydantic import Field
 
+from fedse.errors import BadInput
 from fedse.plugins import PluginOptions
 from fedse.protocols import Chat
 from fedse.rollouts.replies import compose
@@ -35,8 +37,18 @@ class Demonstrations:
     def trajectories(self, client: str, label: str, world: World, chat: Chat, seed: int) -> list[Trajectory]:
         training = world.tasks("train")
         order = generator(seed, client, label, "demonstrations").permutation(len(training))
-        shown = [demonstrate(client, label, world, training[index], chat) for index in order[: self.tasks]]
-        return [trajectory for trajectory in shown if trajectory.outcome is Outcome.SUCCESS]
+        shown = []
+        for index in order[: self.tasks]:
+            # A world that breaks under the expert is an error, not a demonstration; the others stand.
+            with suppress(Exception):
+                shown.append(demonstrate(client, label, world, training[index], chat))
+        found = [trajectory for trajectory in shown if trajectory.outcome is Outcome.SUCCESS]
+        if not found:
+            raise BadInput(
+                f"start: the expert of world '{label}' solved none of {min(self.tasks, len(order))} training tasks, so "
+                f"client '{client}' has no demonstrations: use `start: none`, or check the world."
+            )
+        return found
 
 
 def demonstrate(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedse.errors import BadInput
 from fedse.protocols import Chat, Policy, Reply, Sampling
 from fedse.rollouts.replies import ParsedReply, parse
 from fedse.rollouts.stepping import Answer, worlds_in
@@ -103,6 +104,12 @@ class Player:
             return None
         opening = self.chat.opening(answer.rules)
         turn = self.chat.turn(answer.observation)
+        if len(opening) + len(turn) >= self.context:
+            raise BadInput(
+                f"the rules and the first observation of world '{episode.world}' take {len(opening) + len(turn)} tokens, "
+                f"and the model's context holds {self.context}: use `rules: brief` and `observation_length: brief`, or a "
+                "model with a longer context."
+            )
         slot = self.policy.open(opening, episode.sampling)
         self.policy.extend(slot, turn)
         ids = [*opening, *turn]

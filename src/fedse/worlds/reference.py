@@ -19,17 +19,29 @@ def play_out(world: World, task: Task, choose: Callable[[int], str]) -> bool:
     raise RuntimeError(f"{world.name}: the episode of task {task.id} went past its turn limit")
 
 
+def _solved(world: World, task: Task, choose: Callable[[int], str]) -> bool | None:
+    """None where the world broke: an error counts neither for nor against anybody."""
+    try:
+        return play_out(world, task, choose)
+    except Exception:
+        return None
+
+
+def _share(outcomes: Sequence[bool | None]) -> float:
+    counted = [outcome for outcome in outcomes if outcome is not None]
+    return sum(counted) / len(counted) if counted else 0.0
+
+
 def floor(world: World, tasks: Sequence[Task], repeats: int = 3) -> float:
     """Share of tasks the trivial policy solves."""
-    wins = 0
+    outcomes = []
     for task in tasks:
         for attempt in range(repeats):
             key = stream("floor", task.id, attempt)
-            wins += play_out(world, task, lambda turn, key=key: world.trivial(uniform(key, turn)))  # type: ignore[misc]
-    return wins / (len(tasks) * repeats) if tasks else 0.0
+            outcomes.append(_solved(world, task, lambda turn, key=key: world.trivial(uniform(key, turn))))  # type: ignore[misc]
+    return _share(outcomes)
 
 
 def ceiling(world: World, tasks: Sequence[Task]) -> float:
     """Share of tasks the expert solves."""
-    wins = sum(play_out(world, task, lambda _: world.expert()[1]) for task in tasks)
-    return wins / len(tasks) if tasks else 0.0
+    return _share([_solved(world, task, lambda _: world.expert()[1]) for task in tasks])
