@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from fedse import __version__
 
@@ -44,10 +45,10 @@ def doctor() -> None:
         wrong += bool(finding.mend)
         table.add_row("[yellow]![/]" if finding.mend else "[green]ok[/]", finding.what, finding.state)
         if finding.mend:
-            table.add_row("", "", f"[yellow]{finding.mend}[/]")
+            table.add_row("", "", Text(finding.mend, style="yellow"))
     console = Console()
     console.print(table)
-    console.print("Everything works." if not wrong else f"{wrong} things can be mended.")
+    console.print("Everything works." if not wrong else f"What can be mended: {wrong}.")
 
 
 def examine() -> Iterator[Finding]:

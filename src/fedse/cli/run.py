@@ -55,7 +55,7 @@ def run(
         raise typer.Exit(130) from None
     console.print(evaluation_table(result.test, f"test, adapter after round {result.test['round']}"))
     if result.picture is None:
-        console.print("No picture: matplotlib is not installed (pip install 'fedse[plots]').")
+        console.print("No picture: matplotlib is not installed (pip install 'fedse[plots]').", markup=False)
     else:
         console.print(f"Picture: {result.picture}", soft_wrap=True)
     console.print(f"Run: {result.folder}   (fedse show {result.folder})", soft_wrap=True)

@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from fedse.errors import BadInput, MissingExtra
 from fedse.plugins import KNOWN, nearest, resolve
@@ -87,7 +88,7 @@ def worlds(context: typer.Context) -> None:
                 for mode in modes_of(kind):
                     table.add_row(name, mode, *_measured(kind(mode=mode) if mode else kind()))
             except MissingExtra as error:
-                table.add_row(name, "", str(error))
+                table.add_row(name, "", Text(str(error)))
     console.print(table)
     console.print(
         "Floor: share of the test tasks that random actions solve. Ceiling: share that the built-in expert solves. "

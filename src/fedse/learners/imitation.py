@@ -52,5 +52,5 @@ class Imitation:
         from fedse.learners.likelihood import fit
 
         load_adapter(self.model.network, start)
-        metrics = fit(self.model.network, trajectories, self.options, self.model.context, key)
+        metrics = fit(self.model.network, trajectories, self.model.context, key, **self.options.model_dump())
         return read_adapter(self.model.network, like=start), metrics

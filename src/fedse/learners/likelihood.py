@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from fedse.errors import BadInput
-from fedse.learners.imitation import ImitationOptions
 from fedse.types import Trajectory
 
 _WINDOW = 16
@@ -17,7 +16,18 @@ _WINDOW = 16
 
 
 def fit(
-    network: Any, trajectories: Sequence[Trajectory], options: ImitationOptions, context: int, key: int
+    network: Any,
+    trajectories: Sequence[Trajectory],
+    context: int,
+    key: int,
+    *,
+    epochs: int,
+    learning_rate: float,
+    schedule: str,
+    weight_decay: float,
+    batch: int,
+    micro_batch: int | None,
+    clip: float,
 ) -> dict[str, float]:
     """Train the LoRA parameters in place. Trajectories longer than the context are cut to it."""
     examples = [(list(item.token_ids[:context]), list(item.train_mask[:context])) for item in trajectories]
@@ -27,32 +37,32 @@ def fit(
             f"no trajectory has a reply within the model's context of {context} tokens: nothing to learn from."
         )
     random = np.random.Generator(np.random.Philox(key=key))
-    schedule = [batch for _ in range(options.epochs) for batch in group(examples, options.batch, random)]
+    batches = [chosen for _ in range(epochs) for chosen in group(examples, batch, random)]
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    optimiser = torch.optim.AdamW(parameters, lr=options.learning_rate, weight_decay=options.weight_decay)
+    optimiser = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
     losses: list[float] = []
     padded = real = 0
     network.train()
     try:
-        for number, batch in enumerate(schedule):
+        for number, chosen in enumerate(batches):
             for setting in optimiser.param_groups:
-                setting["lr"] = options.learning_rate * _factor(options.schedule, number / len(schedule))
+                setting["lr"] = learning_rate * _factor(schedule, number / len(batches))
             optimiser.zero_grad(set_to_none=True)
-            agent_tokens = sum(sum(mask[1:]) for _, mask in batch)
+            agent_tokens = sum(sum(mask[1:]) for _, mask in chosen)
             total = 0.0
-            for part in _micro_batches(batch, options.micro_batch or options.batch):
+            for part in _micro_batches(chosen, micro_batch or batch):
                 ids, mask, attention = collate(part, next(network.parameters()).device)
                 loss = masked_loss(network, ids, mask, attention) / agent_tokens
                 torch.autograd.backward(loss)
                 total += float(loss.detach())
                 padded += int(attention.numel() - attention.sum())
                 real += int(attention.sum())
-            torch.nn.utils.clip_grad_norm_(parameters, options.clip)
+            torch.nn.utils.clip_grad_norm_(parameters, clip)
             optimiser.step()
             losses.append(total)
     finally:
         network.eval()
-    per_epoch = max(1, len(losses) // options.epochs)
+    per_epoch = max(1, len(losses) // epochs)
     return {
         "loss": float(np.mean(losses[-per_epoch:])),
         "first_loss": float(np.mean(losses[:per_epoch])),
