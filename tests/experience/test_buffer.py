@@ -260,3 +260,13 @@ def test_a_database_with_nothing_but_its_header_becomes_a_buffer(tmp_path: Path)
     connection.close()
     assert (tmp_path / "buffer.sqlite").stat().st_size > 0
     assert _open(tmp_path).remember(1, [_trajectory()]) == 1
+
+
+def test_reading_a_file_of_a_newer_schema_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "buffer.sqlite"
+    Buffer(path, "site", "print").close()
+    newer = sqlite3.connect(path)
+    newer.execute("PRAGMA user_version=99")
+    newer.close()
+    with pytest.raises(BufferUnusable, match="schema 99"):
+        read_file(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 from pydantic import Field
 
 from fedse.adapters.packing import unpack
@@ -41,6 +42,8 @@ class LocalEngine:
         names = sorted(tasks)
         plans = {name: self._clients[name].plan(tasks[name]) for name in names}
         self.tracker.record("episodes_planned", clients={name: len(plans[name]) for name in names})
+        if any(not np.array_equal(tasks[name].vector, tasks[names[0]].vector) for name in names):
+            raise ValueError("the local engine plays all clients with one adapter; their tasks carry different ones")
         played = self._play(tasks[names[0]], [episode for name in names for episode in plans[name]])
         for name in names:
             task = tasks[name]

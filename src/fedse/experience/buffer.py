@@ -201,6 +201,9 @@ def read_file(path: Path) -> list[Trajectory]:
         raise BufferUnusable(f"there is no buffer {path}.")
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
     try:
+        schema = connection.execute("PRAGMA user_version").fetchone()[0]
+        if schema > SCHEMA:
+            raise BufferUnusable(f"{path} has schema {schema}, this fedse knows up to {SCHEMA}: use the newer fedse.")
         rows = connection.execute(
             "SELECT record, token_ids, train_mask FROM trajectories ORDER BY round, world, task, attempt"
         )
