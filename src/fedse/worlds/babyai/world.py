@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from fedse.errors import BadInput
-from fedse.plugins import FilePath, nearest
+from fedse.plugins import nearest
 from fedse.types import SPLITS, Split, Task
 from fedse.worlds.babyai.expert import advise
 from fedse.worlds.babyai.goals import CONTINUE, SUCCESS
@@ -26,6 +26,7 @@ from fedse.worlds.babyai.texts import Narrator
 from fedse.worlds.babyai.thoughts import thought
 from fedse.worlds.babyai.words import CHECK, ORIGINAL, WORDINGS
 from fedse.worlds.splits import EVALUATION_TASKS, mixed_tasks, official_ids
+from fedse.worlds.two_modes import TwoModeOptions
 from fedse.worlds.world import Turn, World
 
 _TURNS = 20
@@ -50,11 +51,9 @@ class BabyAI(World):
     name = "babyai"
     version = 1
 
-    class Options(World.Options):
-        mode: Literal["clean", "original"] = "clean"
-        """Splits by layout and mended rules, or the levels, texts and quirks of the original."""
-        rules: Literal["full", "brief"] = "full"
-        """Length of the opening text and of the expert's thoughts."""
+    class Options(TwoModeOptions):
+        CLEAN_ONLY = ("observation_length", "wording", "view", "levels", "shortest", "longest")
+
         observation_length: Literal["full", "brief"] = "full"
         """Whole sentences with all possible actions each turn, or a short list of things and where they are."""
         wording: Literal["plain", "other"] = "plain"
@@ -71,26 +70,9 @@ class BabyAI(World):
         """Least number of turns the expert needs for a task."""
         longest: int | None = Field(default=None, ge=1)
         """Greatest number of turns the expert needs for a task; empty means 10, or the turn limit if that is less."""
-        train_tasks: int = Field(default=600, ge=3)
-        """Number of training tasks."""
-        pool: int = 0
-        """Which training tasks: clients with different numbers train on different layouts."""
-        mix: float | None = Field(default=None, gt=0)
-        """Dirichlet concentration of the training mix of levels; empty means equal shares."""
-        mix_seed: int = 0
-        """Seed of the draw that `mix` makes, so that clients get different mixes."""
-        ids: FilePath | None = None
-        """JSON file with the official ids of the original."""
 
         @model_validator(mode="after")
         def _fits(self) -> Self:
-            clean_only = (
-                "observation_length", "wording", "view", "levels", "shortest", "longest", "train_tasks", "pool", "mix",
-                "mix_seed",
-            )  # fmt: skip
-            for name in clean_only if self.mode == "original" else ("ids",):
-                if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"`{name}` has no effect in {self.mode} mode; leave it out")
             if self.mode == "original":
                 return self
             if self.view % 2 == 0:

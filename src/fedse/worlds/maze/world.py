@@ -9,7 +9,6 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from fedse.errors import BadInput
-from fedse.plugins import FilePath
 from fedse.types import Split, Task
 from fedse.worlds.maze.maps import (
     DOUBLE_T_STARTS,
@@ -21,6 +20,7 @@ from fedse.worlds.maze.maps import (
 )
 from fedse.worlds.maze.texts import WORDINGS, Narrator
 from fedse.worlds.splits import EVALUATION_TASKS, mixed_tasks, official_ids
+from fedse.worlds.two_modes import TwoModeOptions
 from fedse.worlds.world import Turn, World
 
 BANDS = ("short", "medium", "long")
@@ -34,11 +34,9 @@ class Maze(World):
     name = "maze"
     version = 1
 
-    class Options(World.Options):
-        mode: Literal["clean", "original"] = "clean"
-        """Generated mazes with disjoint splits, or the one map of the original."""
-        rules: Literal["full", "brief"] = "full"
-        """Length of the opening text and of the expert's thoughts."""
+    class Options(TwoModeOptions):
+        CLEAN_ONLY = ("directions", "size", "loops", "shortest", "longest")
+
         observation: Literal["full", "walls"] = "full"
         """What is seen each turn: goal, position and walls, or the walls alone."""
         observation_length: Literal["full", "brief"] = "full"
@@ -55,33 +53,9 @@ class Maze(World):
         """Least number of steps from start to goal."""
         longest: int | None = Field(default=None, ge=1)
         """Greatest number of steps from start to goal; empty means twice the size, and never above the turn limit."""
-        train_tasks: int = Field(default=600, ge=3)
-        """Number of training mazes."""
-        pool: int = 0
-        """Which training mazes: clients with different numbers train on different mazes."""
-        mix: float | None = Field(default=None, gt=0)
-        """Dirichlet concentration of the training mix of short, medium and long mazes; empty means equal shares."""
-        mix_seed: int = 0
-        """Seed of the draw that `mix` makes, so that clients get different mixes."""
-        ids: FilePath | None = None
-        """JSON file with the official ids of the original."""
 
         @model_validator(mode="after")
         def _fits(self) -> Self:
-            clean_only = (
-                "directions",
-                "size",
-                "loops",
-                "shortest",
-                "longest",
-                "train_tasks",
-                "pool",
-                "mix",
-                "mix_seed",
-            )
-            for name in clean_only if self.mode == "original" else ("ids",):
-                if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"`{name}` has no effect in {self.mode} mode; leave it out")
             if self.mode == "clean":
                 limit = self.turn_limit or 20
                 if self.longest is not None and self.longest > limit:

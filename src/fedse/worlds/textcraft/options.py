@@ -7,24 +7,28 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from fedse.plugins import FilePath
-from fedse.worlds.world import World
+from fedse.worlds.two_modes import TwoModeOptions
 
-_CLEAN_ONLY = (
-    "observation_length", "listing", "wording", "names", "names_seed", "subset", "subset_seed", "distractors",
-    "shallowest", "deepest", "train_tasks", "pool", "mix", "mix_seed",
-)  # fmt: skip
-"""Options without effect in original mode."""
-_SEED_OF = {"names_seed": "names", "subset_seed": "subset", "mix_seed": "mix"}
+_SEED_OF = {"names_seed": "names", "subset_seed": "subset"}
 """A seed has no effect unless the option it belongs to is set."""
 
 
-class TextCraftOptions(World.Options):
+class TextCraftOptions(TwoModeOptions):
     """Options of both modes. One that has no effect is refused."""
 
-    mode: Literal["clean", "original"] = "clean"
-    """Splits by goal item and only goals that can be reached in time, or the original's goals by number."""
-    rules: Literal["full", "brief"] = "full"
-    """Length of the opening text and of the expert's thoughts."""
+    CLEAN_ONLY = (
+        "observation_length",
+        "listing",
+        "wording",
+        "names",
+        "names_seed",
+        "subset",
+        "subset_seed",
+        "distractors",
+        "shallowest",
+        "deepest",
+    )
+
     observation_length: Literal["full", "brief"] = "full"
     """Sentences that also say what is carried, or a few words."""
     listing: Literal["commands", "formulas"] = "commands"
@@ -51,24 +55,11 @@ class TextCraftOptions(World.Options):
     """Greatest depth of a goal."""
     turn_limit: int = Field(default=20, ge=2)
     """Turns per episode; clean mode leaves out the goals that no plan reaches in so many."""
-    train_tasks: int = Field(default=600, ge=3)
-    """Number of training tasks."""
-    pool: int = 0
-    """Which training tasks: clients with different numbers get other distractors, and the goals in other order."""
-    mix: float | None = Field(default=None, gt=0)
-    """Dirichlet concentration of the training mix of depths; empty means equal shares."""
-    mix_seed: int = 0
-    """Seed of the draw that `mix` makes, so that clients get different mixes."""
-    ids: FilePath | None = None
-    """JSON file with the official ids of the original."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        for name in _CLEAN_ONLY if self.mode == "original" else ("ids",):
-            if not self._is_default(name):
-                raise ValueError(f"`{name}` has no effect in {self.mode} mode; leave it out")
         for seed, needed in _SEED_OF.items():
-            if not self._is_default(seed) and self._is_default(needed):
+            if self.is_set(seed) and not self.is_set(needed):
                 raise ValueError(f"`{seed}` has no effect without `{needed}`; leave it out")
         if self.book is not None and self.recipes is not None:
             raise ValueError("`book` has no effect with a folder of `recipes`; leave it out")
@@ -77,6 +68,3 @@ class TextCraftOptions(World.Options):
         if self.shallowest > self.deepest:
             raise ValueError(f"`shallowest` ({self.shallowest}) is above `deepest` ({self.deepest})")
         return self
-
-    def _is_default(self, name: str) -> bool:
-        return bool(getattr(self, name) == type(self).model_fields[name].default)

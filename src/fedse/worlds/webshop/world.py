@@ -14,6 +14,7 @@ from fedse.errors import BadInput
 from fedse.plugins import FilePath
 from fedse.types import Split, Task
 from fedse.worlds.splits import official_ids
+from fedse.worlds.two_modes import TwoModeOptions
 from fedse.worlds.webshop.catalogue import Product, read_products
 from fedse.worlds.webshop.drawing import drawing
 from fedse.worlds.webshop.expert import Expert, Plan, four_clicks, four_clicks_suffice, is_solvable, plan, remembered
@@ -45,11 +46,19 @@ class WebShop(World):
     observation_space = _AnyText(max_length=100_000, min_length=0, charset=string.printable)
     action_space = _AnyText(max_length=1_000, min_length=0, charset=string.printable)
 
-    class Options(World.Options):
-        mode: Literal["clean", "original"] = "clean"
-        """Splits by product with goals that can be reached, or goals, reward and pages of the original."""
-        rules: Literal["full", "brief"] = "full"
-        """Length of the opening text and of the expert's thoughts."""
+    class Options(TwoModeOptions):
+        CLEAN_ONLY = (
+            "observation_length",
+            "lookalikes",
+            "part",
+            "part_seed",
+            "indexed",
+            "k1",
+            "b",
+            "rank_noise",
+            "hardness",
+        )
+
         observation_length: Literal["full", "brief"] = "full"
         """Whole pages with ten hits, or short ones with three."""
         turn_limit: int = Field(default=10, ge=4)
@@ -72,42 +81,20 @@ class WebShop(World):
         """Each score of a search is changed by up to this share, always alike for the same words."""
         hardness: Literal["all", "easy", "hard"] = "all"
         """Training tasks that a rule of four clicks solves (easy), those it does not (hard), or both."""
-        train_tasks: int = Field(default=600, ge=3)
-        """Number of training tasks."""
-        pool: int = 0
-        """Which training tasks: clients with different numbers get others first."""
-        mix: float | None = Field(default=None, gt=0)
-        """Dirichlet concentration of the training mix of categories; empty means equal shares."""
-        mix_seed: int = 0
-        """Seed of the draw that `mix` makes, so that clients get different mixes."""
-        ids: FilePath | None = None
-        """JSON file with the official ids of the original."""
 
         @model_validator(mode="after")
         def _fits(self) -> Self:
-            clean_only = (
-                "observation_length", "lookalikes", "part", "part_seed", "indexed", "k1", "b", "rank_noise", "hardness",
-                "train_tasks", "pool", "mix", "mix_seed",
-            )  # fmt: skip
-            for name in clean_only if self.mode == "original" else ("ids",):
-                if self._is_set(name):
-                    raise ValueError(f"`{name}` has no effect in {self.mode} mode; leave it out")
             if self.ids and not self.products:
                 raise ValueError("`ids` are positions among the goals of a catalogue; give it as `products`")
-            if self.products and self._is_set("lookalikes"):
+            if self.products and self.is_set("lookalikes"):
                 raise ValueError("`lookalikes` has no effect on a catalogue from a file; leave it out")
-            if self.part == 1 and self._is_set("part_seed"):
+            if self.part == 1 and self.is_set("part_seed"):
                 raise ValueError("`part_seed` has no effect without `part`; leave it out")
-            if self.mix is None and self._is_set("mix_seed"):
-                raise ValueError("`mix_seed` has no effect without `mix`; leave it out")
-            if self.k1 == 0 and self._is_set("b"):
+            if self.k1 == 0 and self.is_set("b"):
                 raise ValueError("`b` has no effect when `k1` is 0; leave it out")
             if not self.indexed or len(set(self.indexed)) < len(self.indexed):
                 raise ValueError("`indexed` must name at least one field, and each once")
             return self
-
-        def _is_set(self, name: str) -> bool:
-            return bool(getattr(self, name) != type(self).model_fields[name].default)
 
     options: Options
 

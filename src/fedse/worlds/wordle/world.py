@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fedse.errors import BadInput
 from fedse.plugins import FilePath
 from fedse.seeds import stream, uniform
 from fedse.types import SPLITS, Split, Task
 from fedse.worlds.splits import EVALUATION_TASKS, mixed_tasks, official_ids
+from fedse.worlds.two_modes import TwoModeOptions
 from fedse.worlds.wordle.games import (
     CATEGORIES,
     LENGTH,
@@ -44,11 +45,9 @@ class Wordle(World):
     name = "wordle"
     version = 1
 
-    class Options(World.Options):
-        mode: Literal["clean", "original"] = "clean"
-        """A small list of words per task with splits by hidden word, or the original's one vocabulary of 40 words."""
-        rules: Literal["full", "brief"] = "full"
-        """Length of the opening text and of the expert's thoughts."""
+    class Options(TwoModeOptions):
+        CLEAN_ONLY = ("observation_length", "feedback", "words", "candidates", "lookalikes")
+
         observation_length: Literal["full", "brief"] = "full"
         """Whole sentences each turn, or the bare marks."""
         feedback: Literal["letters", "words"] = "letters"
@@ -63,27 +62,6 @@ class Wordle(World):
         """Words listed per game, the hidden one among them."""
         lookalikes: float = Field(default=0.0, ge=0, le=1)
         """Share of the other listed words that are chosen for having the hidden word's letters in the same places."""
-        train_tasks: int = Field(default=600, ge=3)
-        """Number of training games."""
-        pool: int = 0
-        """Which training games: clients with different numbers get other lists, and the hidden words in other order."""
-        mix: float | None = Field(default=None, gt=0)
-        """Dirichlet concentration of the training mix of first letters a-e, f-p and q-z; empty means equal shares."""
-        mix_seed: int = 0
-        """Seed of the draw that `mix` makes, so that clients get different mixes."""
-        ids: FilePath | None = None
-        """JSON file with the official ids of the original."""
-
-        @model_validator(mode="after")
-        def _fits(self) -> Self:
-            clean_only = (
-                "observation_length", "feedback", "words", "candidates", "lookalikes", "train_tasks", "pool", "mix",
-                "mix_seed",
-            )  # fmt: skip
-            for name in clean_only if self.mode == "original" else ("ids",):
-                if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"`{name}` has no effect in {self.mode} mode; leave it out")
-            return self
 
     options: Options
 
