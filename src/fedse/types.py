@@ -147,7 +147,7 @@ class WorldScore:
 class ClientUpdate:
     """The only thing that leaves a client: numbers under known names, and no text.
 
-    `vector` is missing when the client had nothing to learn from or failed; `error` then names the class of the exception.
+    `vector` is missing when the client had nothing to learn from.
     """
 
     client: str
@@ -157,12 +157,9 @@ class ClientUpdate:
     counts: Mapping[str, int]
     metrics: Mapping[str, float]
     scores: tuple[WorldScore, ...] = ()
-    error: str = ""
 
     def __post_init__(self) -> None:
         names = [*self.counts, *self.metrics, *(kind for score in self.scores for kind in score.errors)]
-        if self.error:
-            names.append(self.error)
         for name in names:
             # A name in code, never a sentence of a conversation.
             if not (name.isidentifier() and len(name) <= 64):

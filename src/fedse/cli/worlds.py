@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 import yaml
 from pydantic import ValidationError
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fedse.cli.console import make_console
 from fedse.errors import BadInput, MissingExtra
 from fedse.plugins import KNOWN, nearest, resolve
 from fedse.types import SPLITS
@@ -71,7 +71,7 @@ def worlds(context: typer.Context) -> None:
     """List the worlds with floor and ceiling on their test tasks, measured now."""
     if context.invoked_subcommand is not None:
         return
-    console = Console()
+    console = make_console()
     table = Table(title="Worlds")
     table.add_column("world")
     table.add_column("mode")
@@ -111,7 +111,7 @@ def _measured(world: World) -> list[str]:
 @app.command("check")
 def check_world(name: Name, settings: Settings = None) -> None:
     """Check that a world keeps the promises every world makes; for authors of worlds."""
-    console = Console()
+    console = make_console()
     make_world(name, settings)
     with console.status(f"Checking {name}"):
         findings = check(lambda: make_world(name, settings))
