@@ -21,9 +21,9 @@ from fedse.federation.checks import CheckOptions
 from fedse.federation.client import Client, EvaluationOptions, ExplorationOptions
 from fedse.federation.server import LimitOptions, Server
 from fedse.plugins import Part, PartOf, PluginOptions, build
-from fedse.protocols import Engine, Model, Policy, Tracker
+from fedse.protocols import Engine, Model, Policy, Start, Tracker
 from fedse.runs.folder import EventLog, RunFolder
-from fedse.types import Adapter
+from fedse.types import Adapter, Split
 from fedse.worlds.world import World
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
@@ -113,6 +113,7 @@ class Parts:
     model: Model
     policy: Policy
     worlds: Mapping[str, Mapping[str, Callable[[], World]]]
+    start: Start
     learner: Any
     aggregator: Any
 
@@ -124,6 +125,7 @@ def build_parts(experiment: Experiment) -> Parts:
         model=model,
         policy=build("policy", experiment.policy, model),
         worlds=worlds,
+        start=build("start", experiment.start),
         learner=build("learner", experiment.learner, model),
         aggregator=build("aggregator", experiment.aggregator),
     )
@@ -151,7 +153,7 @@ def build_clients(experiment: Experiment, parts: Parts, run: RunFolder) -> list[
             name=name,
             worlds=parts.worlds[name],
             chat=parts.model.chat,
-            start=build("start", experiment.start),
+            start=parts.start,
             filter=build("filter", experiment.filter),
             buffer=Buffer(
                 run.client_folder(name) / "buffer.sqlite", name, parts.model.chat.fingerprint, experiment.buffer
@@ -209,7 +211,8 @@ class RunResult:
     folder: Path
     adapter: Adapter
     validation: Mapping[str, Any]
-    test: Mapping[str, Any]
+    test: Mapping[str, Any] | None
+    """None when the experiment asks for no test."""
     picture: Path | None
 
 
@@ -225,22 +228,26 @@ def run(
     path = Path(runs) / experiment.name
     _same_experiment(path, experiment)
     parts = build_parts(experiment)
+    warnings = [] if _has_begun(path) else _check_start(parts)
     folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest())
     folder.lock()
     try:
         if folder.manifest()["experiment"] != experiment.digest():
             folder.replace_experiment(experiment.to_yaml(), experiment.digest())
         federation = assemble(experiment, parts, folder, trackers)
+        for warning in warnings:
+            federation.server.tracker.record("warning", **warning)
         before(federation, parts)
         server = federation.server
         state = server.federate(experiment.rounds, federation.initial_adapter, deadline)
-        results = {}
-        for split in ("validation", "test"):
+        results: dict[str, Any] = {}
+        splits: list[Split] = ["validation", "test"] if experiment.evaluation.test_tasks != 0 else ["validation"]
+        for split in splits:
             if deadline is not None and time.monotonic() >= deadline:
                 raise Stopped
             results[split] = server.evaluate_once(state.round, split)
         picture = draw_run(folder)
-        return RunResult(path, state.adapter, results["validation"], results["test"], picture)
+        return RunResult(path, state.adapter, results["validation"], results.get("test"), picture)
     except Stopped:
         draw_run(folder)
         raise
@@ -259,6 +266,25 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = ()) -> Federation:
 
 def stored_experiment(folder: RunFolder) -> Experiment:
     return load_experiment(folder.path / "experiment.yaml")
+
+
+def _has_begun(path: Path) -> bool:
+    """Whether all buffers of the run have what they begin with."""
+    return (path / "manifest.json").exists() and bool(RunFolder.existing(path).last_round())
+
+
+def _check_start(parts: Parts) -> list[Mapping[str, Any]]:
+    """Find out before anything is written whether buffers can begin as asked; what to warn of, each thing once."""
+    check = getattr(parts.start, "check", None)
+    if check is None:
+        return []
+    warnings = [
+        warning
+        for client, worlds in parts.worlds.items()
+        for label, make_world in worlds.items()
+        for warning in check(client, label, make_world(), parts.model)
+    ]
+    return list({warning["message"]: warning for warning in warnings}.values())
 
 
 def _same_experiment(path: Path, experiment: Experiment) -> None:

@@ -8,6 +8,9 @@ from typing import Any, Protocol
 
 from fedse.types import Adapter, ClientUpdate, Layout, RoundTask, ServerState, Trajectory, Vector
 
+ACCEPTANCE = "OK."
+"""The agent's fixed answer to the rules. It stands in every conversation and is never learned from."""
+
 
 class Chat(Protocol):
     """Text to token ids and back. A conversation is the opening, then turns and replies, each appended once."""
@@ -60,6 +63,8 @@ class Reply:
     ids: tuple[int, ...]
     ended: bool
     """The last id is an end-of-turn id; otherwise the reply was cut at its length limit."""
+    full: bool = False
+    """There is no reply, because the conversation no longer fits the model."""
 
 
 @dataclass(slots=True)
@@ -71,6 +76,8 @@ class Usage:
     prefilled_without_cache: int = 0
     """What it would have been, had every turn encoded its whole conversation again."""
     decoded: int = 0
+    uncounted: int = 0
+    """Replies for which a server told no numbers; they are missing in the other counts."""
 
 
 class Policy(Protocol):
@@ -101,7 +108,12 @@ class Policy(Protocol):
 
 
 class Start(Protocol):
-    """What a client's buffer begins with."""
+    """What a client's buffer begins with.
+
+    It may also have `size(client, label, world)`, the number of trajectories, for estimates. One that depends on files may
+    have `check(client, label, world, model)`, which is called before anything is written: it raises `BadInput` if this
+    world could not begin, and returns what the user should read, as fields of warnings.
+    """
 
     def trajectories(self, client: str, label: str, world: Any, chat: Chat, seed: int) -> list[Trajectory]: ...
 
@@ -117,7 +129,9 @@ class Learner(Protocol):
 
     def learn(
         self, start: Adapter, trajectories: Sequence[Trajectory], key: int
-    ) -> tuple[Adapter, Mapping[str, float]]: ...
+    ) -> tuple[Adapter, Mapping[str, float]] | None:
+        """The adapter and its metrics, or None to abstain: the client then sends no update."""
+        ...
 
 
 class StoredUpdate(Protocol):

@@ -53,6 +53,8 @@ class Step:
     thought: str
     action: str
     valid: bool
+    learned: bool = True
+    """Whether the reply's tokens are in the train mask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ class Trajectory:
     error: str = ""
     """Class of the exception when the outcome is an error."""
     detail: str = ""
+    rules: str = ""
+    """What the agent was told before the first observation."""
 
     @property
     def invalid_actions(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,9 +67,52 @@ def test_nothing_is_exported_as_a_file_without_rows(tmp_path: Path, ending: str)
     assert (path.read_bytes() == b"") if ending == "jsonl" else (parquet.read_table(path).num_rows == 0)
 
 
+def played(
+    *steps: Step, outcome: Outcome = Outcome.SUCCESS, closing: str = "out", rules: str = "Get out."
+) -> Trajectory:
+    return replace(PLAYED[0], steps=steps, outcome=outcome, closing=closing, rules=rules)
+
+
+def test_conversations_have_agentgyms_layout(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    first = Step("a\u2028\nwall", "Thought: 漢\nAction: go", "漢", "go", True)
+    second = Step("still", "er", "", "", False)
+    third = Step("a door", "Thought: x\nAction: open", "x", "open", True, learned=False)
+    assert export([played(first, second, third), played(first, closing="")], path) == 2
+    one, two = json.loads(path.read_text(encoding="utf-8"))
+    assert one["item_id"] == two["item_id"] == "maze_t0"
+    assert [(item["from"], item["loss"], item["value"]) for item in one["conversations"]] == [
+        ("human", None, "Get out."),
+        ("gpt", False, "OK."),
+        ("human", None, "a\u2028\nwall"),
+        ("gpt", True, "Thought: 漢\nAction: go"),
+        ("human", None, "still"),
+        ("gpt", False, "er"),
+        ("human", None, "a door"),
+        ("gpt", False, "Thought: x\nAction: open"),
+        ("human", None, "out"),
+    ]
+    assert [item["from"] for item in two["conversations"]] == ["human", "gpt", "human", "gpt"]
+    assert [item.name for item in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_conversations_are_written_of_successes_only(tmp_path: Path) -> None:
+    step = Step("seen", "Action: go", "", "go", True)
+    assert export([played(step), played(step, outcome=Outcome.FAILURE)], tmp_path / "out.json") == 1
+    assert len(json.loads((tmp_path / "out.json").read_text())) == 1
+    assert export([], tmp_path / "none.json") == 0
+    assert json.loads((tmp_path / "none.json").read_text()) == []
+
+
+def test_a_trajectory_without_rules_is_no_conversation(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"task 't0' of client 'site' was stored without the rules"):
+        export([played(rules="")], tmp_path / "out.json")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["out.csv", "out", "out.jsonl.gz"])
 def test_another_ending_is_refused_and_nothing_written(tmp_path: Path, name: str) -> None:
-    with pytest.raises(BadInput, match=r"must end in \.jsonl or \.parquet"):
+    with pytest.raises(BadInput, match=r"must end in \.json, \.jsonl or \.parquet"):
         export(PLAYED, tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 

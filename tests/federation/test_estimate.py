@@ -1,18 +1,30 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import fedse
+from fedse.experience.buffer import read_file
+from fedse.experience.export import export
 from fedse.experiment import Experiment, assemble, build_parts
 from fedse.federation.estimate import estimate
+from fedse.learners.table import TableLearner
 from fedse.runs.folder import RunFolder
+
+
+class Slow(TableLearner):
+    """Takes a tenth of a second, whatever there is to learn."""
+
+    def learn(self, *given: Any) -> Any:
+        time.sleep(0.1)
+        return super().learn(*given)
 
 
 def test_an_estimate_grows_with_the_run_and_is_near_its_disk_use(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    import fedse
-
     experiment = table_experiment(rounds=3)
     parts = build_parts(experiment)
     run = RunFolder.create(tmp_path / "estimate", experiment.to_yaml(), experiment.digest())
@@ -26,3 +38,25 @@ def test_an_estimate_grows_with_the_run_and_is_near_its_disk_use(
     assert all(len(client.buffer) == 0 for client in federation.clients)
     used = RunFolder.existing(fedse.run(experiment, tmp_path).folder).size()
     assert used / 4 < short.bytes < used * 4
+
+
+def test_an_estimate_counts_what_buffers_begin_with(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    """Read off the learning time, with a learner whose pilot takes long enough to measure."""
+    first = fedse.run(table_experiment(rounds=1, exploration={"tasks": 1}), tmp_path)
+    export(read_file(first.folder / "clients/east/buffer.sqlite") * 50, tmp_path / "shown.json")
+    seconds = {}
+    for name, start in (
+        ("none", "none"),
+        ("demonstrations", {"tasks": 25}),
+        ("recorded", str(tmp_path / "shown.json")),
+    ):
+        experiment = table_experiment(name=name, start=start, learner=f"{__name__}:Slow")
+        parts = build_parts(experiment)
+        run = RunFolder.create(tmp_path / name, experiment.to_yaml(), experiment.digest())
+        federation = assemble(experiment, parts, run)
+        adapter = federation.initial_adapter()
+        found = estimate(federation.clients, parts.model, parts.policy, parts.learner, adapter, 10)
+        seconds[name] = found.seconds
+    assert seconds["none"] < seconds["demonstrations"] < seconds["recorded"]

@@ -17,22 +17,33 @@ class What(StrEnum):
 
 def export(
     run: Annotated[Path, typer.Argument(help="A run's folder.")],
-    target: Annotated[Path, typer.Argument(help="Where to write: a new folder, or a .jsonl or .parquet file.")],
+    target: Annotated[Path, typer.Argument(help="Where to write: a new folder, or a .json, .jsonl or .parquet file.")],
     what: Annotated[
-        What, typer.Option(help="The PEFT adapter, the base model with it merged in, or a client's buffer.")
-    ] = What.ADAPTER,
+        What | None,
+        typer.Option(
+            help="The PEFT adapter, the base model with it merged in, or the buffers; default: as TARGET's ending says.",
+            show_default=False,
+        ),
+    ] = None,
     round_number: Annotated[
         int | None, typer.Option("--round", min=0, help="After this round; default: the last.")
     ] = None,
-    client: Annotated[str, typer.Option(help="Whose experience.")] = "",
+    client: Annotated[str, typer.Option(help="Whose experience; default: that of all clients.")] = "",
 ) -> None:
-    """Write what others can load: PEFT and vLLM read the adapter folder, transformers the merged model."""
+    """Write what others can load.
+
+    PEFT and vLLM read the adapter folder, transformers the merged model. A .json file holds the successful conversations in
+    AgentGym's layout and can begin another run (start: FILE); .jsonl and .parquet hold everything in the buffers.
+    """
     from fedse import atomic
     from fedse.adapters.files import read_adapter, write_adapter
     from fedse.errors import BadInput
+    from fedse.experience.export import ENDINGS
     from fedse.runs.folder import RunFolder
 
     folder = RunFolder.existing(run)
+    if what is None:
+        what = What.EXPERIENCE if target.suffix in ENDINGS else What.ADAPTER
     if target.exists():
         raise BadInput(f"{target} exists already: choose another name or remove it.")
     if what is What.EXPERIENCE and round_number is not None:
@@ -40,13 +51,16 @@ def export(
     if what is not What.EXPERIENCE and client:
         raise BadInput("--client goes with --what experience: the adapter belongs to all clients.")
     if what is What.EXPERIENCE:
-        _experience(folder, target, client)
+        written = _experience(folder, target, client)
+        typer.echo(f"Wrote {target}: {written} trajectories")
     else:
         number = (folder.last_round() or 0) if round_number is None else round_number
         recorded = folder.digest_of(number)
         adapter = read_adapter(folder.round_folder(number) / "adapter")
         if adapter.digest() != recorded:
             raise BadInput(f"the adapter of round {number} is not the one the manifest recorded: restore the folder.")
+        if not adapter.tensors:
+            raise BadInput(f"{run} has no adapter, as its model is served elsewhere: use --what experience.")
         with atomic.new_folder(target) as made:
             if what is What.ADAPTER:
                 write_adapter(adapter, made)
@@ -58,10 +72,10 @@ def export(
                 if not hasattr(model, "save_merged"):
                     raise BadInput(f"{run} has no language model to merge into: export the adapter instead.")
                 model.save_merged(adapter, made)
-    typer.echo(f"Wrote {target}")
+        typer.echo(f"Wrote {target}")
 
 
-def _experience(folder: object, target: Path, client: str) -> None:
+def _experience(folder: object, target: Path, client: str) -> int:
     from fedse.errors import BadInput
     from fedse.experience.buffer import read_file
     from fedse.experience.export import export as write
@@ -70,8 +84,8 @@ def _experience(folder: object, target: Path, client: str) -> None:
 
     assert isinstance(folder, RunFolder)
     clients = sorted(path.name for path in (folder.path / "clients").glob("*"))
-    if client not in clients:
-        raise BadInput(
-            f"--client {client or '(not given)'}: {nearest(client, clients)}This run has: {', '.join(clients)}."
-        )
-    write(read_file(folder.client_folder(client) / "buffer.sqlite"), target)
+    if client and client not in clients:
+        raise BadInput(f"--client {client}: {nearest(client, clients)}This run has: {', '.join(clients)}.")
+    chosen = [client] if client else clients
+    held = [item for name in chosen for item in read_file(folder.client_folder(name) / "buffer.sqlite")]
+    return write(held, target)

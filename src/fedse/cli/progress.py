@@ -11,8 +11,7 @@ from rich.live import Live
 from rich.table import Table
 
 from fedse.cli.tables import percent
-
-MOSTLY_INVALID = 0.9
+from fedse.federation.standing import Standing
 
 
 def duration(seconds: float) -> str:
@@ -84,11 +83,12 @@ class Progress:
         row.errors += outcome == "error"
 
     def _on_episodes_played(
-        self, round: int, episodes: int, prefilled: int, prefilled_without_cache: int, decoded: int
+        self, round: int, episodes: int, prefilled: int, prefilled_without_cache: int, decoded: int, uncounted: int
     ) -> None:
         self.console.print(
             f"round {round}: {episodes} episodes; tokens an episode: {decoded / episodes:,.0f} decoded, "
-            f"{prefilled / episodes:,.0f} prefilled ({prefilled_without_cache / episodes:,.0f} without the cache)",
+            f"{prefilled / episodes:,.0f} prefilled ({prefilled_without_cache / episodes:,.0f} without the cache)"
+            f"{f', NOT COUNTED: {uncounted} replies whose tokens the server did not tell' if uncounted else ''}",
             soft_wrap=True,
         )
 
@@ -101,13 +101,15 @@ class Progress:
         client: str,
         round: int,
         sent: bool,
+        state: str,
         counts: dict[str, int],
         metrics: dict[str, float],
         scores: list[dict[str, Any]],
     ) -> None:
         row = self._rows[client]
         played = sum(score["episodes"] for score in scores)
-        row.doing = "sent" if sent else "nothing to learn from"
+        row.doing = state
+        sits_out = state == Standing.NOTHING_TO_LEARN_FROM
         row.buffer = counts["buffer"]
         row.loss = metrics.get("loss")
         row.success = sum(score["successes"] for score in scores) / played if played else row.success
@@ -116,20 +118,25 @@ class Progress:
         self.console.print(
             f"round {round}, {client}: validation success {percent(row.success)} %, explored {counts['explored']}, "
             f"successes {counts['successes']}, errors {counts['errors']}, buffer {counts['buffer']}{loss}{padded}"
-            f"{'' if sent else ', NO UPDATE: nothing to learn from yet'}",
+            f"{'' if sent or sits_out else f', NO UPDATE: {state}'}",
             soft_wrap=True,
         )
-        if counts["steps"] and counts["invalid"] / counts["steps"] > MOSTLY_INVALID:
+        if sits_out:
+            found = "no success yet" if not counts["successes"] else f"none of {counts['successes']} successes was kept"
             self.console.print(
-                f"  {client}: {percent(counts['invalid'] / counts['steps'])} % of the actions were invalid; the model has "
-                "not learned the form of a reply (more demonstrations or a higher learning rate help)",
-                soft_wrap=True,
+                f"  {client}: {found}, nothing to learn from: sits out round {round}", soft_wrap=True, markup=False
             )
 
-    def _on_round_finished(self, round: int, seconds: float, refused: dict[str, str]) -> None:
+    def _on_warning(self, message: str, still: bool = False, **_: Any) -> None:
+        if not still:
+            self.console.print(f"  {message}", soft_wrap=True, markup=False)
+
+    def _on_round_finished(self, round: int, seconds: float, refused: dict[str, str], contributed: list[str]) -> None:
         self._times.append(seconds)
         for client, reason in refused.items():
             self.console.print(f"round {round}: the update of {client} was refused: {reason}", soft_wrap=True)
+        if not contributed:
+            self.console.print(f"round {round}: no update to aggregate; the adapter stays as it was")
         self.console.print(f"round {round} of {self.rounds} done in {duration(seconds)}{self._left()}")
 
     def _on_evaluated(self, round: int, split: str, macro: float | None, micro: float | None) -> None:

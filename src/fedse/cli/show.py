@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedse.cli.console import make_console
+from fedse.federation.standing import Standing
 from fedse.types import Outcome, Purpose
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ def _rounds_table(folder: RunFolder, found: dict[str, list[dict[str, Any]]]) -> 
         table.add_column("invalid %", justify="right", style="dim")
     table.add_column("loss", justify="right")
     table.add_column("product gap", justify="right")
+    sat_out = {number: _sat_out(folder.report(number)) for number in range(1, (folder.last_round() or 0) + 1)}
+    if any(sat_out.values()):
+        table.add_column("sat out")
+        table.caption = "sat out: clients that had nothing to learn from yet"
     for number in sorted({row["adapter"] for rows in found.values() for row in rows}):
         cells = []
         for rows in found.values():
@@ -83,8 +88,15 @@ def _rounds_table(folder: RunFolder, found: dict[str, list[dict[str, Any]]]) -> 
             *cells,
             f"{sum(losses) / len(losses):.3f}" if losses else "-",
             "-" if gap is None else f"{100 * gap:.1f} %",
+            *([", ".join(sat_out.get(number, []))] if any(sat_out.values()) else []),
         )
     return table
+
+
+def _sat_out(report: dict[str, Any] | None) -> list[str]:
+    """Clients without experience in a round."""
+    entries: dict[str, Any] = (report or {}).get("clients", {})
+    return [name for name, entry in entries.items() if entry.get("state") == Standing.NOTHING_TO_LEARN_FROM]
 
 
 def _fitting(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from pydantic import Field
@@ -57,16 +58,17 @@ class LocalEngine:
             return []
         adapter = unpack(task.vector, task.layout, task.config)
         self.policy.load(adapter)
-        before = (self.policy.usage.prefilled, self.policy.usage.prefilled_without_cache, self.policy.usage.decoded)
+        before = replace(self.policy.usage)
         played = self.player.play(episodes, adapter.digest())
         usage = self.policy.usage
         self.tracker.record(
             "episodes_played",
             round=task.round,
             episodes=len(played),
-            prefilled=usage.prefilled - before[0],
-            prefilled_without_cache=usage.prefilled_without_cache - before[1],
-            decoded=usage.decoded - before[2],
+            prefilled=usage.prefilled - before.prefilled,
+            prefilled_without_cache=usage.prefilled_without_cache - before.prefilled_without_cache,
+            decoded=usage.decoded - before.decoded,
+            uncounted=usage.uncounted - before.uncounted,
         )
         return played
 

@@ -1,20 +1,28 @@
-"""Trajectories for other tools: JSON lines, or Parquet with one row for each trajectory."""
+"""Trajectories for other tools: JSON lines or Parquet with everything there is, or conversations in AgentGym's layout."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fedse import atomic
 from fedse.errors import BadInput, MissingExtra
 from fedse.experience.records import to_record
-from fedse.types import Trajectory
+from fedse.protocols import ACCEPTANCE
+from fedse.types import Outcome, Trajectory
+
+ENDINGS = (".json", ".jsonl", ".parquet")
 
 
-def export(trajectories: Sequence[Trajectory], path: Path) -> None:
-    """Write `path`, in the format its ending names."""
-    if path.suffix == ".jsonl":
+def export(trajectories: Sequence[Trajectory], path: Path) -> int:
+    """Write `path`, in the format its ending names; returns how many. Conversations (.json) are of successes only."""
+    if path.suffix == ".json":
+        trajectories = [trajectory for trajectory in trajectories if trajectory.outcome is Outcome.SUCCESS]
+        records = [conversation(trajectory) for trajectory in trajectories]
+        atomic.write_text(path, json.dumps(records, ensure_ascii=False, indent=1) + "\n")
+    elif path.suffix == ".jsonl":
         with atomic.new_file(path) as part, part.open("w", encoding="utf-8") as lines:
             for trajectory in trajectories:
                 lines.write(json.dumps(to_record(trajectory), ensure_ascii=False) + "\n")
@@ -28,4 +36,28 @@ def export(trajectories: Sequence[Trajectory], path: Path) -> None:
         with atomic.new_file(path) as part:
             pyarrow.parquet.write_table(table, part)
     else:
-        raise BadInput(f"cannot export to {path}: the name must end in .jsonl or .parquet.")
+        raise BadInput(f"cannot export to {path}: the name must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}.")
+    return len(trajectories)
+
+
+def conversation(trajectory: Trajectory) -> dict[str, Any]:
+    """The text of a trajectory in AgentGym's layout, which `start: PATH` reads with any model."""
+    if not trajectory.rules:
+        raise BadInput(
+            f"the trajectory of task '{trajectory.task}' of client '{trajectory.client}' was stored without the rules of "
+            "its world, by an older fedse: export to .jsonl, or collect it again."
+        )
+    messages = [_message("human", trajectory.rules), _message("gpt", ACCEPTANCE, False)]
+    for step in trajectory.steps:
+        # A reply in which no action can be read is part of what happened, and nothing to start another agent with.
+        messages += [
+            _message("human", step.observation),
+            _message("gpt", step.reply, step.learned and bool(step.action)),
+        ]
+    if trajectory.closing:
+        messages.append(_message("human", trajectory.closing))
+    return {"conversations": messages, "item_id": f"{trajectory.world}_{trajectory.task}"}
+
+
+def _message(speaker: str, value: str, loss: bool | None = None) -> dict[str, Any]:
+    return {"from": speaker, "loss": loss, "value": value}

@@ -38,8 +38,8 @@ class EvaluationOptions(PluginOptions):
     """Validation tasks of each world before the first and after the last round."""
     between: int | None = Field(default=None, ge=0)
     """Validation tasks in the rounds between; as many as `tasks` when not set, none when 0."""
-    test_tasks: int | None = Field(default=200, ge=1)
-    """Test tasks of each world, played once after the last round; all of them when null."""
+    test_tasks: int | None = Field(default=200, ge=0)
+    """Test tasks of each world, played once after the last round; all of them when null, no test when 0."""
 
 
 class Client:
@@ -124,16 +124,16 @@ class Client:
             "kept": len(kept),
             "added": added,
             "buffer": len(self.buffer),
-            "learned_from": len(experience),
+            "learned_from": 0,
             "steps": sum(len(item.steps) for item in finished),
             "invalid": sum(item.invalid_actions for item in finished),
             "agent_tokens": sum(item.agent_tokens for item in finished),
         }
         vector, metrics = None, {}
-        if experience:
-            key = stream(self.seed, self.name, task.round, "learn")
-            learned, found = self.learner.learn(adapter, experience, key)
-            vector, metrics = pack(learned), dict(found)
+        key = stream(self.seed, self.name, task.round, "learn")
+        if experience and (learned := self.learner.learn(adapter, experience, key)) is not None:
+            vector, metrics = pack(learned[0]), dict(learned[1])
+            counts["learned_from"] = len(experience)
         return ClientUpdate(
             self.name, task.round, vector, adapter.layout, counts, metrics, self._scores(task, trajectories)
         )

@@ -37,7 +37,11 @@ def estimate(
     for client in clients:
         explored = client.exploration.tasks * client.exploration.attempts * rounds
         between = client.evaluation.tasks if client.evaluation.between is None else client.evaluation.between
-        evaluated = 2 * client.evaluation.tasks + max(0, rounds - 1) * between + (client.evaluation.test_tasks or 200)
+        evaluated = (
+            2 * client.evaluation.tasks
+            + max(0, rounds - 1) * between
+            + (200 if (test := client.evaluation.test_tasks) is None else test)
+        )
         for label, make_world in client.worlds.items():
             world = make_world()
             tasks = world.tasks("train")[:PILOT_EPISODES]
@@ -50,9 +54,18 @@ def estimate(
             written += int(played * longer * _bytes(pilot) / len(pilot))
             episodes += played
             # Half of the exploration kept, on top of the demonstrations, is learned from in every later round.
-            remembered = rounds * getattr(client.start, "tasks", 0) + explored * (rounds + 1) / 4
+            remembered = rounds * _begins_with(client, label, world) + explored * (rounds + 1) / 4
             seconds += remembered * _learning_time(learner, adapter, pilot)
     return Estimate(seconds, written, episodes)
+
+
+def _begins_with(client: Client, label: str, world: World) -> float:
+    """Trajectories of a world in the client's buffer before the first round, as far as they can be told in advance."""
+    begun = client.buffer.rounds().get(0)
+    if begun is not None:
+        return begun / len(client.worlds)
+    size = getattr(client.start, "size", None)
+    return size(client.name, label, world) if size else 0
 
 
 def _someone(world: World) -> tuple[str, str]:
@@ -65,17 +78,19 @@ def _decoding_speed(clients: Sequence[Client], model: Model, policy: Policy) -> 
     world = next(iter(clients[0].worlds.values()))()
     observation, _ = world.reset(options={"task": world.tasks("train")[0].id})
     open_now = min(policy.slots, PILOT_CONVERSATIONS)
-    before = policy.usage.decoded
     began = time.perf_counter()
     slots = [policy.open(model.chat.opening(world.rules), Sampling(number, 1.0)) for number in range(open_now)]
     for slot in slots:
         policy.extend(slot, model.chat.turn(observation))
-    answered = 0
+    answered, decoded = 0, 0
     while answered < open_now:
-        answered += len(policy.ready())
+        replies = policy.ready()
+        answered += len(replies)
+        decoded += sum(len(reply.ids) for reply in replies)
     for slot in slots:
         policy.close(slot)
-    return (policy.usage.decoded - before) / (time.perf_counter() - began) * policy.slots / open_now / 2
+    # At least one: a model may have nothing to say.
+    return max(1, decoded) / (time.perf_counter() - began) * policy.slots / open_now / 2
 
 
 def _learning_time(learner: Learner, adapter: Adapter, pilot: Sequence[Trajectory]) -> float:

@@ -19,7 +19,9 @@ from fedse.adapters.packing import length, pack
 from fedse.errors import RunConflict, Stopped, TooManyErrors
 from fedse.evaluation.metrics import summarise
 from fedse.federation.checks import CheckOptions
+from fedse.federation.reply_form import mostly_invalid
 from fedse.federation.round import run_round
+from fedse.federation.standing import standing
 from fedse.plugins import PluginOptions
 from fedse.protocols import Aggregator, Engine, Tracker
 from fedse.runs.folder import RunFolder
@@ -51,6 +53,7 @@ class Server:
         self.checks = checks
         self.limits = limits
         self.tracker = tracker
+        self._mostly_invalid: dict[str, set[str]] = {}
 
     def federate(self, rounds: int, begin: Callable[[], Adapter], deadline: float | None = None) -> ServerState:
         """Run up to round `rounds` from the newest complete one. Raises `Stopped` at the first round past the deadline."""
@@ -66,7 +69,13 @@ class Server:
                 state, self.engine, self.aggregator, self.checks, self.run.spool, self._client_finished
             )
             self._save(state, report)
-            self.tracker.record("round_finished", round=state.round, seconds=report.seconds, refused=report.refused)
+            self.tracker.record(
+                "round_finished",
+                round=state.round,
+                seconds=report.seconds,
+                refused=report.refused,
+                contributed=report.diagnostics.get("contributed", []),
+            )
         return state
 
     def _client_finished(self, update: ClientUpdate) -> None:
@@ -75,11 +84,28 @@ class Server:
             client=update.client,
             round=update.round,
             sent=update.vector is not None,
+            state=standing(update, sent=update.vector is not None),
             counts=dict(update.counts),
             metrics=dict(update.metrics),
             scores=[asdict(score) for score in update.scores],
         )
+        self._warn_of_invalid_actions(update)
         self._bear_errors(update)
+
+    def _warn_of_invalid_actions(self, update: ClientUpdate) -> None:
+        """Every round in which it is so is recorded; `still` marks what needs no second sentence."""
+        known = self._mostly_invalid.setdefault(update.client, set())
+        found = mostly_invalid(update)
+        for item in found:
+            # What is said of one world covers what is said of all of them together.
+            still = item.world in known if item.world else bool(known)
+            message = item.message(update.round)
+            self.tracker.record(
+                "warning", kind="mostly_invalid", round=update.round, still=still, message=message, **asdict(item)
+            )
+            known.add(item.world)
+        if not found:
+            known.clear()
 
     def _bear_errors(self, update: ClientUpdate) -> None:
         """Stop when worlds break more often than the experiment allows."""
@@ -148,12 +174,14 @@ class Server:
 def to_json(report: RoundReport) -> Mapping[str, Any]:
     """A report with the summary of its scores, which belong to the adapter that entered the round."""
     scores = [(update.client, score) for update in report.updates for score in update.scores]
+    contributed = set(report.diagnostics.get("contributed", []))
     clients = {
         update.client: {
-            "sent": update.client in report.diagnostics.get("contributed", []),
+            "sent": update.client in contributed,
+            "state": standing(update, update.client in contributed, update.client in report.refused),
             "counts": dict(update.counts),
             "metrics": dict(update.metrics),
-            "bytes": 4 * length(update.layout) if update.client in report.diagnostics.get("contributed", []) else 0,
+            "bytes": 4 * length(update.layout) if update.client in contributed else 0,
         }
         for update in report.updates
     }

@@ -41,7 +41,10 @@ class Imitation:
 
     def __init__(self, model: CausalLM, **options: object) -> None:
         if not hasattr(model, "network"):
-            raise BadInput("learner: 'imitation' needs a language model; the model 'table' goes with learner 'table'.")
+            raise BadInput(
+                "learner: 'imitation' needs a language model; the model 'table' goes with learner 'table', the model "
+                "'served' with learner 'none'."
+            )
         self.model = model
         self.options = ImitationOptions.model_validate(options)
 

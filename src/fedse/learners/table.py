@@ -33,7 +33,7 @@ class TableLearner:
         counts = np.zeros((self.model.rows, len(self.model.actions)))
         for trajectory in trajectories:
             for step in trajectory.steps:
-                if step.valid and step.action in self.model.actions:
+                if step.valid and step.learned and step.action in self.model.actions:
                     counts[self.model.row(step.observation), self.model.actions.index(step.action)] += 1
         seen = counts.sum(axis=1) > 0
         scores = start.tensors[TENSOR].astype(np.float64)

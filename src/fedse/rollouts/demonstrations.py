@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from pydantic import Field
@@ -34,6 +34,10 @@ class Demonstrations:
     def __init__(self, tasks: int = 200) -> None:
         self.tasks = tasks
 
+    def size(self, client: str, label: str, world: World) -> int:
+        del client, label
+        return min(self.tasks, len(world.tasks("train")))
+
     def trajectories(self, client: str, label: str, world: World, chat: Chat, seed: int) -> list[Trajectory]:
         training = world.tasks("train")
         order = generator(seed, client, label, "demonstrations").permutation(len(training))
@@ -61,32 +65,61 @@ def demonstrate(
 ) -> Trajectory:
     """The episode of whoever chooses thoughts and actions (the expert), in the same form as the agent's own."""
     observation, _ = world.reset(options={"task": task.id})
-    ids = chat.opening(world.rules)
-    mask = [False] * len(ids)
+    rules = world.rules
     steps: list[Step] = []
     while True:
         thought, action = choose(world)
-        text = compose(thought, action)
-        turn, reply = chat.turn(observation), chat.reply(text)
-        ids += [*turn, *reply]
-        mask += [*[False] * len(turn), *[True] * len(reply)]
         following, _, terminated, truncated, info = world.step(action)
-        steps.append(Step(observation, text, thought, action, bool(info["valid"])))
+        steps.append(Step(observation, compose(thought, action), thought, action, bool(info["valid"])))
         observation = following
         if terminated or truncated:
             break
+    return demonstration(
+        client,
+        label,
+        task.id,
+        rules,
+        steps,
+        observation,
+        chat,
+        outcome=Outcome.SUCCESS if info["success"] else Outcome.FAILURE,
+        score=float(info["score"]),
+    )
+
+
+def demonstration(
+    client: str,
+    label: str,
+    task: str,
+    rules: str,
+    steps: Sequence[Step],
+    closing: str,
+    chat: Chat,
+    *,
+    outcome: Outcome = Outcome.SUCCESS,
+    score: float = 1.0,
+    attempt: int = 0,
+) -> Trajectory:
+    """An episode that the agent did not play itself, tokenised as if it had."""
+    ids = chat.opening(rules)
+    mask = [False] * len(ids)
+    for step in steps:
+        turn, reply = chat.turn(step.observation), chat.reply(step.reply)
+        ids += [*turn, *reply]
+        mask += [*[False] * len(turn), *[step.learned] * len(reply)]
     return Trajectory(
         client=client,
         world=label,
-        task=task.id,
+        task=task,
         purpose=Purpose.DEMONSTRATE,
         round=0,
-        attempt=0,
+        attempt=attempt,
         adapter="",
         steps=tuple(steps),
-        closing=observation,
-        outcome=Outcome.SUCCESS if info["success"] else Outcome.FAILURE,
-        score=float(info["score"]),
+        closing=closing,
+        outcome=outcome,
+        score=score,
         token_ids=tuple(ids),
         train_mask=tuple(mask),
+        rules=rules,
     )

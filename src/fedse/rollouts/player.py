@@ -37,10 +37,13 @@ class _Open:
     episode: Episode
     world: int
     slot: int
+    rules: str
     observation: str
     ids: list[int]
     mask: list[bool]
     steps: list[Step] = field(default_factory=list)
+    answered: int = 0
+    """Ids up to the last reply."""
 
 
 class Player:
@@ -82,6 +85,11 @@ class Player:
             asked: list[tuple[_Open, Reply, ParsedReply]] = []
             for reply in self.policy.ready() if in_play else []:
                 play = in_play[reply.slot]
+                if reply.full:
+                    self._end_full(play)
+                    del in_play[reply.slot]
+                    self.policy.close(reply.slot)
+                    continue
                 parsed = parse(self.chat.text(reply.ids))
                 self._worlds.ask_step(play.world, parsed.action)
                 asked.append((play, reply, parsed))
@@ -100,7 +108,7 @@ class Player:
 
     def _begin(self, number: int, episode: Episode, world: int, answer: Answer) -> _Open | None:
         if answer.error:
-            self._end(number, episode, [], answer, Outcome.ERROR, [], [])
+            self._end(number, episode, "", [], answer, Outcome.ERROR, [], [])
             return None
         opening = self.chat.opening(answer.rules)
         turn = self.chat.turn(answer.observation)
@@ -113,14 +121,15 @@ class Player:
         slot = self.policy.open(opening, episode.sampling)
         self.policy.extend(slot, turn)
         ids = [*opening, *turn]
-        return _Open(number, episode, world, slot, answer.observation, ids, [False] * len(ids))
+        return _Open(number, episode, world, slot, answer.rules, answer.observation, ids, [False] * len(ids))
 
     def _answer(self, play: _Open, reply: Reply, parsed: ParsedReply, answer: Answer) -> bool:
         """Take what the world said to the reply; whether the episode is over."""
         play.ids.extend(reply.ids)
         play.mask.extend([True] * len(reply.ids))
+        play.answered = len(play.ids)
         if answer.error:
-            self._end(play.number, play.episode, play.steps, answer, Outcome.ERROR, play.ids, play.mask)
+            self._end(play.number, play.episode, play.rules, play.steps, answer, Outcome.ERROR, play.ids, play.mask)
             return True
         text = self.chat.text(reply.ids)
         play.steps.append(Step(play.observation, text, parsed.thought, parsed.action, answer.valid))
@@ -133,13 +142,33 @@ class Player:
             return False
         self._idle[play.episode.make_world].append(play.world)
         outcome = Outcome.SUCCESS if answer.success else Outcome.FAILURE
-        self._end(play.number, play.episode, play.steps, answer, outcome, play.ids, play.mask)
+        self._end(play.number, play.episode, play.rules, play.steps, answer, outcome, play.ids, play.mask)
         return True
+
+    def _end_full(self, play: _Open) -> None:
+        """End an episode whose last observation no longer fits, as if it had not been appended."""
+        if not play.steps:
+            raise BadInput(
+                f"the rules and the first observation of world '{play.episode.world}' do not fit the context of the model "
+                "that answers: use `rules: brief` and `observation_length: brief`, or a model with a longer context."
+            )
+        self._idle[play.episode.make_world].append(play.world)
+        self._end(
+            play.number,
+            play.episode,
+            play.rules,
+            play.steps,
+            Answer(play.observation),
+            Outcome.FAILURE,
+            play.ids[: play.answered],
+            play.mask[: play.answered],
+        )
 
     def _end(
         self,
         number: int,
         episode: Episode,
+        rules: str,
         steps: Sequence[Step],
         answer: Answer,
         outcome: Outcome,
@@ -162,6 +191,7 @@ class Player:
             train_mask=tuple(mask),
             error=answer.error,
             detail=answer.detail,
+            rules=rules,
         )
         self._done[number] = trajectory
         self._finished(trajectory)

@@ -1,0 +1,25 @@
+"""What became of a client in a round, in words that events, reports and people share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from fedse.types import ClientUpdate
+
+
+class Standing(StrEnum):
+    """A client that sends nothing sits the round out; the round goes on without it."""
+
+    SENT = "sent"
+    REFUSED = "refused"
+    NOTHING_TO_LEARN_FROM = "nothing to learn from yet"
+    NOTHING_TRAINED = "nothing was trained"
+
+
+def standing(update: ClientUpdate, sent: bool, refused: bool = False) -> Standing:
+    """`sent` is told apart, because stored updates are kept without their vectors."""
+    if refused:
+        return Standing.REFUSED
+    if sent:
+        return Standing.SENT
+    return Standing.NOTHING_TRAINED if update.counts.get("buffer") else Standing.NOTHING_TO_LEARN_FROM

@@ -1,0 +1,17 @@
+"""No learning: a run that measures a model, or collects experience with it, and leaves it as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedse.types import Adapter, Trajectory
+
+
+class NoLearning:
+    """Trains nothing: experience is filtered and remembered, and clients send no update. Goes with every model."""
+
+    def __init__(self, model: object) -> None:
+        del model  # Any model will do, as nothing happens to it.
+
+    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> None:
+        del start, trajectories, key

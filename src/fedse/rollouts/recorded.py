@@ -1,0 +1,153 @@
+"""Begin with conversations from a file: those of another run, of AgentGym, or of your own."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from fedse.errors import BadInput
+from fedse.plugins import FilePath, PluginOptions
+from fedse.protocols import Chat, Model
+from fedse.rollouts.agentgym_file import Problem, Record, RecordFile, read_records
+from fedse.rollouts.demonstrations import demonstration
+from fedse.types import Trajectory
+from fedse.worlds.foreign.agentgym_client import AgentGymServer
+from fedse.worlds.world import World
+
+_SHOWN = 10
+"""Problems that are printed one by one; of the others only the number is told."""
+_AGENTGYM_FAMILY = "lmrlgym_"
+"""AgentGym writes this before the names of its mazes and its Wordle."""
+
+
+class Recorded:
+    """Conversations of a file in AgentGym's layout (docs/starting.md), each taken for a success and tokenised once."""
+
+    class Options(PluginOptions):
+        path: FilePath
+        """The file: a JSON array of records, or one record a line."""
+        bad_records: Literal["refuse", "skip"] = "refuse"
+        """What to do when a record cannot be used: not begin at all, or go on without it and say so."""
+
+    def __init__(self, path: Path, bad_records: str = "refuse") -> None:
+        self.path = path
+        self.bad_records = bad_records
+
+    @cached_property
+    def _file(self) -> RecordFile:
+        """Read once for all clients of a process."""
+        found = read_records(self.path)
+        if found.problems and self.bad_records == "refuse":
+            lines = [
+                f"start: {self.path}, line {problem.line}: {problem.reason}." for problem in found.problems[:_SHOWN]
+            ]
+            if len(found.problems) > _SHOWN:
+                lines.append(f"start: {self.path}: {len(found.problems) - _SHOWN} more records cannot be used.")
+            lines[-1] += " Mend the file, or set `start.bad_records: skip` to go on without such records."
+            raise BadInput("\n".join(lines))
+        return found
+
+    def check(self, client: str, label: str, world: World, model: Model) -> list[dict[str, Any]]:
+        """Refuse what could not begin; return warnings about what was left out and what is held out."""
+        chosen = self._of_world(client, label, world)
+        briefest = min(
+            (record for _, record in chosen), key=lambda record: len(record.rules + record.steps[0].observation)
+        )
+        opening = [*model.chat.opening(briefest.rules), *model.chat.turn(briefest.steps[0].observation)]
+        if len(opening) >= model.context:
+            raise BadInput(
+                f"start: in {self.path} the rules and the first observation of world '{label}' take {len(opening)} tokens "
+                f"or more, and the model's context holds {model.context}: use a model with a longer context."
+            )
+        warnings: list[dict[str, Any]] = []
+        if self._file.problems:
+            warnings.append(_skipped(self.path, self._file))
+        held_out = {task.id for split in ("validation", "test") for task in world.tasks(split)}
+        learned_from_anyway = {task.id for task in world.tasks("train")}
+        leaked = sum(task in held_out - learned_from_anyway for task, _ in chosen)
+        if leaked:
+            warnings.append(
+                {
+                    "kind": "held_out_tasks",
+                    "client": client,
+                    "world": label,
+                    "records": leaked,
+                    "message": f"{client}, {label}: {leaked} of {len(chosen)} records in {self.path} show tasks on which "
+                    "this run measures success: take them out, or read the numbers of this world as what was memorised.",
+                }
+            )
+        return warnings
+
+    def size(self, client: str, label: str, world: World) -> int:
+        return len(self._of_world(client, label, world))
+
+    def trajectories(self, client: str, label: str, world: World, chat: Chat, seed: int) -> list[Trajectory]:
+        del seed  # The whole file is taken, in its order.
+        attempts: dict[str, int] = {}
+        found = []
+        for task, record in self._of_world(client, label, world):
+            # AgentGym shows some tasks many times; each showing is an attempt of its own.
+            attempt = attempts.get(task, 0)
+            attempts[task] = attempt + 1
+            found.append(
+                demonstration(
+                    client,
+                    label,
+                    task,
+                    record.rules,
+                    record.steps,
+                    record.closing,
+                    chat,
+                    score=record.score,
+                    attempt=attempt,
+                )
+            )
+        return found
+
+    def _of_world(self, client: str, label: str, world: World) -> list[tuple[str, Record]]:
+        """Tasks and records of the first of the world's names that the file knows."""
+        for name in _names(label, world):
+            prefix = f"{name}_".lower()
+            chosen = [
+                (item[len(prefix) :], record)
+                for record in self._file.records
+                if (item := _without_family(record.item)).lower().startswith(prefix)
+            ]
+            if chosen:
+                return chosen
+        present = sorted({_without_family(record.item).partition("_")[0] for record in self._file.records})
+        raise BadInput(
+            f"start: {self.path} holds no usable record for world '{label}' of client '{client}', whose item_id would begin "
+            f"with '{label}_' (it holds: {', '.join(present[:_SHOWN]) or 'none at all'}): add some, or use "
+            "`start: demonstrations` or `start: none`."
+        )
+
+
+def _names(label: str, world: World) -> list[str]:
+    """A second maze of a client is called maze#2 and takes records of that name, or else those of maze."""
+    names = [label, label.split("#")[0], world.name]
+    if isinstance(world, AgentGymServer):
+        names.append(world.options.environment)
+    return list(dict.fromkeys(names))
+
+
+def _without_family(item: str) -> str:
+    return item[len(_AGENTGYM_FAMILY) :] if item.lower().startswith(_AGENTGYM_FAMILY) else item
+
+
+def _skipped(path: Path, file: RecordFile) -> dict[str, Any]:
+    def told(problem: Problem) -> str:
+        return f"line {problem.line} ({problem.reason})"
+
+    more = len(file.problems) - _SHOWN
+    return {
+        "kind": "records_skipped",
+        "file": str(path),
+        "records": len(file.problems),
+        "skipped": {str(problem.line): problem.reason for problem in file.problems},
+        "message": f"{path}: {len(file.problems)} of {len(file.problems) + len(file.records)} records were skipped: "
+        + "; ".join(told(problem) for problem in file.problems[:_SHOWN])
+        + (f"; and {more} more, all named in events.jsonl" if more > 0 else "")
+        + ".",
+    }

@@ -1,0 +1,53 @@
+"""What a run prints about clients that have nothing yet, and about replies the worlds do not understand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+import fedse
+from fedse.cli import app
+from fedse.cli.progress import Progress
+from fedse.experiment import Experiment
+
+
+@pytest.fixture
+def singing(table_experiment: Callable[..., Experiment], tmp_path: Path) -> tuple[str, Path]:
+    """What a run printed in which nobody finds the form of a reply, and its folder."""
+    experiment = table_experiment(
+        start="none",
+        model={"name": "table", "actions": ["sing"], "rows": 16},
+        rounds=3,
+        exploration={"tasks": 1},
+        evaluation={"tasks": 1, "test_tasks": 1},
+    )
+    console = Console(file=StringIO(), width=200)
+    with Progress(console, 3) as progress:
+        folder = fedse.run(experiment, tmp_path, trackers=[progress]).folder
+    return console.file.getvalue(), folder  # type: ignore[attr-defined]
+
+
+def test_a_run_says_who_sits_out_each_round_and_warns_of_invalid_replies_once(singing: tuple[str, Path]) -> None:
+    printed, folder = singing
+    for client in ("east", "west"):
+        for number in (1, 2, 3):
+            assert printed.count(f"{client}: no success yet, nothing to learn from: sits out round {number}\n") == 1
+        assert printed.count(f"{client}, maze: almost all actions") == 1
+    assert "in round 1 were invalid (100 % while exploring, 100 % while evaluating)" in printed
+    assert printed.count("no update to aggregate; the adapter stays as it was") == 3
+
+    shown = CliRunner().invoke(app, ["show", str(folder)], env={"COLUMNS": "200"}).output
+    assert "sat out" in shown
+    assert shown.count("east, west") == 3
+
+
+def test_show_has_no_such_column_when_everybody_learned(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    folder = fedse.run(table_experiment(rounds=1), tmp_path).folder
+    assert "sat out" not in CliRunner().invoke(app, ["show", str(folder)], env={"COLUMNS": "200"}).output
