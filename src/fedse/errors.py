@@ -44,12 +44,20 @@ class CannotWrite(FedseError):
     """The disk is full or the folder is read-only."""
 
 
+class CannotPull(FedseError):
+    """A model could not be fetched, or what came is not what it should be."""
+
+
 class TooManyErrors(FedseError):
     """Worlds broke more often than the experiment allows."""
 
 
 class NothingTrained(FedseError):
     """No client sent an update that could be used although some tried."""
+
+
+class ServerFailed(FedseError):
+    """The server of a served model stopped answering in the middle of a run."""
 
 
 class SwapFailed(FedseError):

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
 from fedse.errors import TemplateNotAppendOnly
+from fedse.protocols import ACCEPTANCE
 
-ACCEPTANCE = "OK."
-"""The agent's fixed answer to the rules. It stands in every conversation and is never learned from."""
+_DAY = date(2024, 7, 26)
+"""Templates that write today's date into the conversation write this one: a run must go on tomorrow as it began."""
+
+_ASKS_FOR_THE_DAY = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
+_EMPTY_THOUGHT = re.compile(r"<think>\s*</think>\s*$")
+
+_GIVE_ANOTHER = "give another template as `model.chat_template`"
 
 
 class TemplateChat:
-    """Renders with the delimiters of a Hugging Face chat template, read off once when the tokenizer is loaded."""
+    """Renders with the delimiters of a Hugging Face chat template, read off once when the tokenizer is loaded.
+
+    Models that can think aloud are asked not to. Their templates open such a reply with an empty thought and take it out
+    again once the next message arrives; here it stays, so that what was generated is what is learned from.
+    """
 
     def __init__(self, tokenizer: Any, name: str) -> None:
         self._tokenizer = tokenizer
@@ -24,7 +36,7 @@ class TemplateChat:
         if not ends:
             raise TemplateNotAppendOnly(
                 f"the chat template of {name} marks the end of a reply with no special token, so a reply has no end to "
-                "sample: give the model a template that closes each turn with one."
+                f"sample: {_GIVE_ANOTHER}, one that closes each turn with such a token."
             )
         end = between_ids[ends[0]]
         self.end_ids = frozenset({end})
@@ -59,9 +71,12 @@ class TemplateChat:
 def _delimiters(tokenizer: Any, name: str) -> tuple[str, str, str]:
     """What stands before the first message, between observation and reply, and between reply and observation."""
     if not tokenizer.chat_template:
-        raise TemplateNotAppendOnly(f"the tokenizer of {name} has no chat template: use an instruction-tuned model.")
+        raise TemplateNotAppendOnly(
+            f"the tokenizer of {name} has no chat template: use an instruction-tuned model, or {_GIVE_ANOTHER}."
+        )
     from jinja2 import TemplateError
 
+    template = _ASKS_FOR_THE_DAY.sub(lambda call: repr(_DAY.strftime(call[2])), tokenizer.get_chat_template())
     marks = [f"fedse{number}mark" for number in range(5)]
     roles = ["user", "assistant", "user", "assistant", "user"]
     messages = [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)]
@@ -69,24 +84,43 @@ def _delimiters(tokenizer: Any, name: str) -> tuple[str, str, str]:
     def rendered(count: int) -> str:
         try:
             return str(
-                tokenizer.apply_chat_template(messages[:count], tokenize=False, add_generation_prompt=count % 2 == 1)
+                tokenizer.apply_chat_template(
+                    messages[:count],
+                    chat_template=template,
+                    tokenize=False,
+                    add_generation_prompt=count % 2 == 1,
+                    enable_thinking=False,
+                )
             )
         except TemplateError as error:
-            raise TemplateNotAppendOnly(f"the chat template of {name} cannot be used: {error}.") from error
+            reason = str(error).rstrip(".")
+            raise TemplateNotAppendOnly(
+                f"the chat template of {name} cannot be used ({reason}): {_GIVE_ANOTHER}."
+            ) from error
 
     whole = rendered(5)
+    found = _EMPTY_THOUGHT.search(whole)
+    thought = found.group() if found else ""
+
+    def with_thoughts(text: str) -> str:
+        for mark in marks[1::2]:
+            before, reply, after = text.partition(mark)
+            text = before + (thought if reply and not before.endswith(thought) else "") + reply + after
+        return text
+
+    whole = with_thoughts(whole)
     for count in range(1, 5):
-        part = rendered(count)
+        part = with_thoughts(rendered(count))
         # What follows a finished reply may begin before the next message is known, so compare up to the reply.
         known = part if count % 2 == 1 else part.partition(marks[count - 1])[0] + marks[count - 1]
         if not whole.startswith(known):
             raise TemplateNotAppendOnly(
                 f"the chat template of {name} rewrites earlier turns once message {count + 1} arrives, so the token ids "
-                "of a conversation could not be kept as they were generated: use a template that only appends."
+                f"of a conversation could not be kept as they were generated: {_GIVE_ANOTHER}, one that only appends."
             )
     if any(whole.count(mark) != 1 for mark in marks):
         raise TemplateNotAppendOnly(
-            f"the chat template of {name} does not show every message once and as it is: use one that does."
+            f"the chat template of {name} does not show every message once and as it is: {_GIVE_ANOTHER}, one that does."
         )
     pieces = []
     rest = whole
@@ -97,7 +131,7 @@ def _delimiters(tokenizer: Any, name: str) -> tuple[str, str, str]:
     if (middle, between) != (second_middle, second_between) or rest != middle:
         raise TemplateNotAppendOnly(
             f"the chat template of {name} uses other delimiters in later turns than in the first, which fedse cannot "
-            "append one by one: use a template that treats all turns alike."
+            f"append one by one: {_GIVE_ANOTHER}, one that treats all turns alike."
         )
     return head, middle, between
 
@@ -120,3 +154,16 @@ class ByteChat:
 
     def text(self, ids: Sequence[int]) -> str:
         return bytes(token for token in ids if token < 256).decode(errors="replace")
+
+    def messages(self, ids: Sequence[int]) -> list[dict[str, str]]:
+        """A conversation as the messages it was made of; a reply that is due and has not begun is left out."""
+        found: list[dict[str, str]] = []
+        role, content = "user", bytearray()
+        for token in ids:
+            if token == self._END:
+                found.append({"role": role, "content": content.decode(errors="replace")})
+            elif token in (self._USER, self._AGENT):
+                role, content = "user" if token == self._USER else "assistant", bytearray()
+            else:
+                content.append(token)
+        return found
