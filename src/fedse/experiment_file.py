@@ -163,7 +163,8 @@ def _problems(errors: Sequence[Any], at: KeyPath, model: type[BaseModel]) -> lis
         else:
             got = repr(item["input"])
             shown = got if len(got) <= 60 else got[:57] + "..."
-            found.append((where, f"{item['msg'][0].lower()}{item['msg'][1:]}, got {shown}."))
+            said = item["msg"].removeprefix("Value error, ")
+            found.append((where, f"{said[0].lower()}{said[1:]}, got {shown}."))
     return found
 
 

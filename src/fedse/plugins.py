@@ -30,16 +30,21 @@ KNOWN: dict[str, dict[str, str]] = {
         "agentgym": "fedse.worlds.foreign.agentgym_client:AgentGymServer",
     },
     "model": {
+        "nano": "fedse.models.nano:Nano",
+        "smollm2": "fedse.models.smollm2:SmolLM2",
         "tiny": "fedse.models.tiny:Tiny",
         "huggingface": "fedse.models.huggingface:HuggingFace",
+        "served": "fedse.models.served:Served",
         "table": "fedse.models.table:Table",
     },
     "policy": {
         "transformer": "fedse.policies.transformer:TransformerPolicy",
+        "api": "fedse.policies.api:ApiPolicy",
         "table": "fedse.policies.table:TablePolicy",
     },
     "start": {
         "demonstrations": "fedse.rollouts.demonstrations:Demonstrations",
+        "recorded": "fedse.rollouts.recorded:Recorded",
         "none": "fedse.rollouts.demonstrations:NoDemonstrations",
     },
     "filter": {
@@ -50,6 +55,7 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "learner": {
         "imitation": "fedse.learners.imitation:Imitation",
+        "none": "fedse.learners.none:NoLearning",
         "table": "fedse.learners.table:TableLearner",
     },
     "aggregator": {
@@ -59,6 +65,9 @@ KNOWN: dict[str, dict[str, str]] = {
         "local": "fedse.engines.local:LocalEngine",
     },
 }
+
+BY_PATH = {"model": "huggingface", "start": "recorded"}
+"""Slots in which a bare path or hub name stands for this plug-in's `path`: `model: Qwen/Qwen3-1.7B`."""
 
 DUTIES: dict[str, tuple[str, ...]] = {
     "world": ("reset", "step", "tasks", "expert"),
@@ -96,8 +105,9 @@ def resolve(kind: str, name: str) -> type[Any]:
     path = KNOWN[kind].get(name, name)
     module_name, _, class_name = path.partition(":")
     if not class_name or not all(piece.isidentifier() for piece in module_name.split(".")):
+        folder = f"for the folder of this name write './{name}'. " if kind in BY_PATH and Path(name).exists() else ""
         raise UnknownName(
-            f"unknown {kind} '{name}': {nearest(name, KNOWN[kind])}"
+            f"unknown {kind} '{name}': {folder or nearest(name, KNOWN[kind])}"
             f"Known: {', '.join(sorted(KNOWN[kind]))}; a class of your own is given as 'package.module:Class'."
         )
     try:
@@ -151,6 +161,10 @@ class PartOf:
     def default_part(self, name: str) -> Part:
         return Part(name=name, options=options_of(self.kind, name)().model_dump())
 
+    def _is_path(self, value: str) -> bool:
+        looks_so = "/" in value or value.endswith((".json", ".jsonl"))
+        return self.kind in BY_PATH and looks_so and ":" not in value
+
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema
 
@@ -161,6 +175,9 @@ class PartOf:
             return value
         if isinstance(value, str):
             value = {"name": value}
+        if isinstance(value, Mapping) and isinstance(value.get("name"), str) and self._is_path(value["name"]):
+            # `--set start.bad_records=skip` on a bare path leaves the path in the place of the name.
+            value = {"path": value["name"], **value, "name": BY_PATH[self.kind]}
         if isinstance(value, Mapping) and "name" not in value and self.default:
             value = {"name": self.default, **value}
         if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):

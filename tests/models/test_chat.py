@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fedse.errors import BadInput, TemplateNotAppendOnly
-from fedse.models.chat import ACCEPTANCE, ByteChat, TemplateChat
+from fedse.models.chat import ByteChat, TemplateChat
+from fedse.protocols import ACCEPTANCE
 
 pytest.importorskip("transformers")
 
@@ -44,6 +45,31 @@ NUMBERING = (
 SHOUTING = (
     "{% for message in messages %}<|im_start|>{{ message['content'] | upper }}<|im_end|>{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>{% endif %}"
+)
+THINKING = (  # as Qwen3 does: a thought, empty when thinking is off, that leaves the conversation with the next message
+    "{% set asked = namespace(last=0) %}"
+    "{% for message in messages %}{% if message['role'] == 'user' %}{% set asked.last = loop.index0 %}{% endif %}"
+    "{% endfor %}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{% if message['role'] == 'assistant' and loop.index0 > asked.last %}<think>\n\n</think>\n\n{% endif %}"
+    "{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+)
+ALWAYS_THINKING = CHATML.replace("<|im_start|>assistant\n{%", "<|im_start|>assistant\n<think>\n{%")
+DATED = (  # as Llama 3.2 does
+    '{% if strftime_now is defined %}{% set today = strftime_now("%d %b %Y") %}{% endif %}'
+    "<|im_start|>system\nToday Date: {{ today }}<|im_end|>\n" + CHATML
+)
+TURNS_OF_GEMMA = (  # another name for the agent, and no system message
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{% for message in messages %}<|im_start|>{{ 'model' if message['role'] == 'assistant' else message['role'] }}\n"
+    "{{ message['content'] | trim }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>model\n{% endif %}"
+)
+SPACE_BEFORE_A_REPLY = (  # as Mistral 7B v0.3 does: the space is not in the prompt
+    "{% for message in messages %}{% if message['role'] == 'user' %}[INST] {{ message['content'] }}[/INST]"
+    "{% else %} {{ message['content'] }}<|im_end|>{% endif %}{% endfor %}"
 )
 PLAIN = (
     "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
@@ -145,6 +171,8 @@ def test_there_is_one_end_and_it_is_special(name: str) -> None:
         (NUMBERING, "other delimiters in later turns"),
         (SHOUTING, "rewrites earlier turns|every message once and as it is"),
         (PLAIN, "no special token"),
+        (ALWAYS_THINKING, "rewrites earlier turns"),
+        (SPACE_BEFORE_A_REPLY, "other delimiters in later turns"),
         (RAISING, "a system message is needed"),
         (BROKEN, "cannot be used"),
     ],
@@ -153,7 +181,43 @@ def test_a_template_that_cannot_be_appended_is_refused_by_name(template: str, sa
     with pytest.raises(TemplateNotAppendOnly, match=said) as caught:
         TemplateChat(_tokenizer(template), "acme/model")
     assert "acme/model" in str(caught.value)
+    assert "model.chat_template" in str(caught.value)
     assert isinstance(caught.value, BadInput)
+
+
+def test_an_empty_thought_stays_in_every_turn() -> None:
+    """What the template would take out again is kept, because past turns are never rendered again."""
+    tokenizer = _tokenizer(THINKING)
+    chat = TemplateChat(tokenizer, "probe")
+    ids = chat.opening("rules") + chat.turn("seen")
+    thought = "<think>\n\n</think>\n\n"
+    assert tokenizer.decode(ids) == (
+        f"<|im_start|>user\nrules<|im_end|>\n<|im_start|>assistant\n{thought}{ACCEPTANCE}<|im_end|>\n"
+        f"<|im_start|>user\nseen<|im_end|>\n<|im_start|>assistant\n{thought}"
+    )
+    assert chat.text(chat.reply("done")) == "done"
+    messages = [{"role": "user", "content": "rules"}]
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, enable_thinking=False)
+    first = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert ids[: len(first)] == first
+    # The template itself shows the first reply without its thought by now: apart from that, both are the same.
+    messages += [{"role": "assistant", "content": ACCEPTANCE}, {"role": "user", "content": "seen"}]
+    rendered = tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+    )
+    assert tokenizer.decode(ids).replace(thought + ACCEPTANCE, ACCEPTANCE) == rendered
+
+
+def test_a_conversation_does_not_depend_on_the_day() -> None:
+    tokenizer = _tokenizer(DATED)
+    opening = tokenizer.decode(TemplateChat(tokenizer, "probe").opening("rules"))
+    assert opening.startswith("<|im_start|>system\nToday Date: 26 Jul 2024<|im_end|>")
+
+
+def test_other_names_for_roles_are_the_templates_business() -> None:
+    tokenizer = _tokenizer(TURNS_OF_GEMMA)
+    chat = TemplateChat(tokenizer, "probe")
+    assert tokenizer.decode(chat.turn("seen")) == "\n<|im_start|>user\nseen<|im_end|>\n<|im_start|>model\n"
 
 
 @pytest.mark.parametrize("template", [None, ""])

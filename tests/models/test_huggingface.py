@@ -1,5 +1,13 @@
 from __future__ import annotations
 
+import http.server
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +15,10 @@ import pytest
 import torch
 
 from fedse.adapters.swap import log_probabilities
-from fedse.errors import BadInput
+from fedse.errors import BadInput, UnknownName
 from fedse.models.huggingface import HuggingFace
 from fedse.models.tiny import Tiny
+from fedse.plugins import resolve
 from fedse.policies.transformer import TransformerPolicy
 
 
@@ -55,6 +64,146 @@ def test_layers_with_a_sliding_window_are_refused_by_name(folder: Path) -> None:
         TransformerPolicy(model, slots=2)
 
 
+def test_a_window_as_wide_as_the_context_is_full_attention(folder: Path, tmp_path: Path) -> None:
+    """As Phi-4-mini has it."""
+    from transformers import AutoTokenizer, Phi3Config, Phi3ForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    config = Phi3Config(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        max_position_embeddings=512, sliding_window=1024, pad_token_id=0, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    Phi3ForCausalLM(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    model = HuggingFace(path=str(tmp_path), device="cpu")
+    policy = TransformerPolicy(model, slots=2)
+    policy.load(model.initial_adapter(0))
+    assert policy.probe_gap() < 1e-5
+
+
 def test_a_folder_without_a_model_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"model\.path: cannot load"):
+    with pytest.raises(BadInput, match="has no configuration that can be used"):
         HuggingFace(path=str(tmp_path), device="cpu")
+
+
+@pytest.mark.parametrize("path", ["./not_there", "/not/there", "a/b/c", "not_there"])
+def test_a_folder_that_is_not_there_is_a_clear_error(path: str) -> None:
+    with pytest.raises(BadInput, match=f"there is no folder '{path}'"):
+        HuggingFace(path=path, device="cpu")
+
+
+def test_a_folder_in_the_home_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder.parent))
+    model = HuggingFace(path=f"~/{folder.name}", device="cpu")
+    assert model.initial_adapter(0).config["base_model_name_or_path"] == str(folder)
+
+
+def test_a_folder_has_no_revisions(folder: Path) -> None:
+    with pytest.raises(BadInput, match=r"model\.revision: .* is a folder"):
+        HuggingFace(path=str(folder), revision="main", device="cpu")
+
+
+def test_the_name_of_a_folder_alone_is_answered_with_how_to_write_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_llama").mkdir()
+    with pytest.raises(UnknownName, match=r"for the folder of this name write '\./my_llama'"):
+        resolve("model", "my_llama")
+    with pytest.raises(UnknownName) as caught:
+        resolve("world", "my_llama")
+    assert "./my_llama" not in str(caught.value)
+
+
+class Hub:
+    """A server that answers every question about a model with one status, or only listens."""
+
+    def __init__(self, status: int = 0, code: str = "") -> None:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(status)
+                self.send_header("X-Error-Code", code)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+        if status:
+            threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.address = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., None]]:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    opened = []
+
+    def use(*answer: Any) -> None:
+        opened.append(Hub(*answer))
+        monkeypatch.setattr(constants, "ENDPOINT", opened[-1].address)
+
+    yield use
+    for one in opened:
+        one.server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        (404, "RepoNotFound", "no model of this name on the hub"),
+        (401, "RepoNotFound", "no model of this name on the hub"),
+        (404, "RevisionNotFound", r"model\.revision: 'acme/tiny' has no revision 'v7'"),
+        (403, "GatedRepo", "those who accepted its terms"),
+        (503, "", r"the hub cannot be asked for it \(.*503.*hf download acme/tiny"),
+    ],
+)
+def test_what_the_hub_says_is_told_in_one_sentence(hub: Callable[..., None], status: int, code: str, said: str) -> None:
+    hub(status, code)
+    with pytest.raises(BadInput, match=said) as caught:
+        HuggingFace(path="acme/tiny", revision="v7", device="cpu")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_hub_that_never_answers_is_not_waited_for(hub: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    hub()
+    monkeypatch.setattr("fedse.models.hub._SECONDS", 0.5)
+    began = time.monotonic()
+    with pytest.raises(BadInput, match="the hub cannot be asked for it"):
+        HuggingFace(path="acme/tiny", device="cpu")
+    assert time.monotonic() - began < 5
+
+
+def test_a_model_downloaded_before_needs_no_hub_and_revisions_are_kept_apart(
+    hub: Callable[..., None], folder: Path, tmp_path: Path
+) -> None:
+    hub(503, "")
+    cached = tmp_path / "hub" / "models--acme--tiny"
+    shutil.copytree(folder, cached / "snapshots" / ("a" * 40))
+    (cached / "refs").mkdir()
+    (cached / "refs" / "v1").write_text("a" * 40)
+    model: Any = HuggingFace(path="acme/tiny", revision="v1", device="cpu")
+    assert model.initial_adapter(0).config["base_model_name_or_path"] == "acme/tiny"
+    HuggingFace(path="acme/tiny", revision="a" * 40, device="cpu")
+    with pytest.raises(BadInput, match="nor downloaded on this machine"):
+        HuggingFace(path="acme/tiny", device="cpu")
+
+
+@pytest.mark.slow
+def test_a_run_without_a_connection_ends_soon_with_one_sentence_and_nothing_written(tmp_path: Path) -> None:
+    (tmp_path / "e.yaml").write_text("name: e\nrounds: 1\nmodel: Qwen/Qwen3-1.7B\nclients: {maze: {worlds: [maze]}}\n")
+    # Port 9 of this machine: nobody listens there, whatever the network is like.
+    surroundings = {**os.environ, "HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": "http://127.0.0.1:9"}
+    done = subprocess.run(
+        [sys.executable, "-m", "fedse", "run", "e.yaml"],
+        cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=40,
+    )  # fmt: skip
+    assert done.returncode == 2
+    [said] = [line for line in done.stderr.splitlines() if line.startswith("fedse: ")]
+    assert "'Qwen/Qwen3-1.7B' is neither a folder nor downloaded on this machine" in said
+    assert "hf download Qwen/Qwen3-1.7B" in said
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()

@@ -21,6 +21,8 @@ EXTRAS = {
     "torch": ("model", "language models"),
     "transformers": ("model", "language models"),
     "peft": ("model", "LoRA adapters"),
+    "openai": ("api", "models behind a server"),
+    "gguf": ("smollm2", "pulling the model smollm2"),
     "matplotlib": ("plots", "the picture at the end of a run"),
     "pyarrow": ("parquet", "export to Parquet"),
     "minigrid": ("babyai", "the world BabyAI"),

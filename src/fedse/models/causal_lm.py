@@ -45,6 +45,8 @@ class ModelOptions(PluginOptions):
 class CausalLM:
     """A subclass says where model and tokenizer come from by overriding `load`."""
 
+    Options: type[ModelOptions] = ModelOptions
+    options: ModelOptions
     name: str
 
     def __init__(self, **options: Any) -> None:
@@ -53,14 +55,14 @@ class CausalLM:
             import torch
         except ImportError as error:
             raise MissingExtra("a language model", str(error.name), "model") from error
-        self.options = ModelOptions(**options)
+        self.options = self.Options(**options)
         if self.options.threads is not None:
             torch.set_num_threads(self.options.threads)
         self.device = self._device()
         base, tokenizer = self.load(self._dtype(torch))
         base.requires_grad_(False)
         base.name_or_path = self.name
-        self.context = int(base.config.max_position_embeddings)
+        self.context = int(base.config.get_text_config().max_position_embeddings)
         self.chat = TemplateChat(tokenizer, self.name)
         self.tokenizer = tokenizer
         lora = self.options.lora
@@ -73,7 +75,7 @@ class CausalLM:
             base_model_name_or_path=self.name,
         )
         try:
-            self.network = peft.get_peft_model(base.to(self.device), config)
+            self.network = peft.get_peft_model(self.place(base), config)
         except ValueError as error:
             raise BadInput(f"model.lora.targets: {error}") from error
         self._config = _plain(config.to_dict())
@@ -82,6 +84,16 @@ class CausalLM:
     def load(self, dtype: torch.dtype) -> tuple[Any, Any]:
         """The causal language model and its tokenizer, which has a chat template."""
         raise NotImplementedError
+
+    def place(self, base: Any) -> Any:
+        """The base where it computes."""
+        try:
+            return base.to(self.device)
+        except (AssertionError, RuntimeError) as error:
+            reason = str(error).strip().splitlines()[0].rstrip(".")
+            raise BadInput(
+                f"model.device: cannot put the model on '{self.device}' ({reason}): give another."
+            ) from error
 
     def _device(self) -> str:
         import torch

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from fedse.errors import BadInput
-from fedse.models.causal_lm import CausalLM, ModelOptions
+from fedse.models.card import BRING_YOUR_OWN
+from fedse.models.pretrained import Pretrained, PretrainedOptions
 
 
-class HuggingFace(CausalLM):
+class HuggingFace(Pretrained):
     """A pre-trained model with its tokenizer and chat template."""
 
-    class Options(ModelOptions):
+    card = BRING_YOUR_OWN
+
+    class Options(PretrainedOptions):
         path: str
         """A folder, or a name on the hub such as Qwen/Qwen2.5-0.5B-Instruct."""
+        revision: str | None = None
+        """Branch, tag or commit of a model on the hub; a commit makes sure that everybody has the same weights."""
 
-    def __init__(self, path: str, **options: Any) -> None:
-        self.name = path
-        super().__init__(**options)
+    def __init__(self, path: str, revision: str | None = None, **options: Any) -> None:
+        self.name = str(Path(path).expanduser()) if path.startswith("~") else path
+        self.revision = revision
+        super().__init__(path=path, revision=revision, **options)
 
-    def load(self, dtype: Any) -> tuple[Any, Any]:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(self.name)
-            network = AutoModelForCausalLM.from_pretrained(self.name, dtype=dtype, attn_implementation="sdpa")
-        except (OSError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise BadInput(
-                f"model.path: cannot load '{self.name}' ({reason}). Give a folder that holds the model, or check the "
-                "name and the connection to the hub."
-            ) from error
-        return network, tokenizer
+    def folder(self) -> str:
+        return self.name

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from fedse.models.card import ModelCard
 from fedse.models.chat import ByteChat
 from fedse.plugins import PluginOptions
 from fedse.types import Adapter
@@ -27,6 +28,7 @@ class Table:
         rows: int = Field(default=4096, ge=1)
         """Observations are hashed into this many rows."""
 
+    card = ModelCard(parameters=4096 * 4, licence="Apache-2.0")
     context = 1_000_000
 
     def __init__(self, **options: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
+from fedse.models.card import ModelCard
 from fedse.models.causal_lm import CausalLM, ModelOptions
 
 _TEMPLATE = (
@@ -23,6 +24,7 @@ class Tiny(CausalLM):
     """A seeded random Llama."""
 
     name = "fedse/tiny"
+    card = ModelCard(parameters=919_680, licence="Apache-2.0")
 
     class Options(ModelOptions):
         seed: int = 0
@@ -34,33 +36,31 @@ class Tiny(CausalLM):
         context: int = Field(default=2048, ge=128)
         """Longest conversation in bytes."""
 
-    def __init__(self, seed: int = 0, width: int = 128, layers: int = 4, context: int = 2048, **options: Any) -> None:
-        self._shape = (seed, width, layers, context)
-        super().__init__(**options)
+    options: Options
 
     def load(self, dtype: Any) -> tuple[Any, Any]:
         import torch
         from transformers import LlamaConfig, LlamaForCausalLM
 
-        seed, width, layers, context = self._shape
+        shape = self.options
         tokenizer = byte_tokenizer()
         config = LlamaConfig(
             vocab_size=len(tokenizer),
-            hidden_size=width,
-            intermediate_size=3 * width,
-            num_hidden_layers=layers,
+            hidden_size=shape.width,
+            intermediate_size=3 * shape.width,
+            num_hidden_layers=shape.layers,
             num_attention_heads=4,
             num_key_value_heads=4,
-            max_position_embeddings=context,
+            max_position_embeddings=shape.context,
             tie_word_embeddings=False,
             # Larger than Llama's 0.02: a frozen random network has to let something through for LoRA to steer.
-            initializer_range=width**-0.5,
+            initializer_range=shape.width**-0.5,
             bos_token_id=None,
             eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
         )
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(shape.seed)
             network = LlamaForCausalLM(config)
         return network.to(dtype), tokenizer
 
