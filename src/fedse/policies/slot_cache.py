@@ -8,40 +8,56 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-_GROW = 128
-"""Columns are added in steps of this many, so that memory follows the longest conversation."""
+_STEP = 128
+"""Attention looks at a multiple of this many columns: the longest conversation, rounded up."""
 
 
 class SlotCache(Cache):  # type: ignore[misc]
     """A transformers cache whose rows are written at positions of their own.
 
-    `aim` says which rows the next forward pass is about and where its tokens go; no left padding is ever needed.
+    `aim` says which rows the next forward pass is about and where its tokens go; no left padding is ever needed. Memory
+    follows the longest conversation, up to `longest` tokens.
     """
 
-    def __init__(self, layers: int, slots: int) -> None:
+    def __init__(self, layers: int, slots: int, longest: int) -> None:
+        self.longest = longest
         self.rows: torch.Tensor | None = None
         self.positions = torch.zeros(0, 0, dtype=torch.long)
+        self.places = torch.zeros(0, dtype=torch.long)
         self.columns = 0
+        self.capacity = 0
+        self._all_rows = torch.arange(slots)
         super().__init__(layers=[_SlotLayer(self, slots) for _ in range(layers)])
 
     def aim(self, rows: torch.Tensor | None, starts: torch.Tensor, tokens: int) -> torch.Tensor:
         """Returns the attention mask for `tokens` new tokens of each row from its start; rows None means all slots."""
         self.rows = rows
         self.positions = starts[:, None] + torch.arange(tokens, device=starts.device)
-        needed = int(self.positions.max()) + 1
-        self.columns = -(-needed // _GROW) * _GROW
+        self.columns = _whole_steps(int(starts.max()) + tokens)
+        if self.columns > self.capacity:
+            # Doubling moves every key a bounded number of times, however long conversations become.
+            self.capacity = max(self.columns, min(2 * self.capacity, _whole_steps(self.longest)))
+        if rows is None:
+            rows = self._all_rows = self._all_rows.to(starts.device)
+        self.places = (rows[:, None] * self.capacity + self.positions).flatten()
         return (torch.arange(self.columns, device=starts.device) <= self.positions[:, :, None])[:, None]
 
     def copy_out(self, slot: int, length: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        return [(layer.keys[slot, :, :length].clone(), layer.values[slot, :, :length].clone()) for layer in self.layers]
+        return [(layer.keys[slot, :length].clone(), layer.values[slot, :length].clone()) for layer in self.layers]
 
     def copy_in(self, slot: int, content: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         for layer, (keys, values) in zip(self.layers, content, strict=True):
-            layer.keys[slot, :, : keys.shape[1]] = keys
-            layer.values[slot, :, : values.shape[1]] = values
+            layer.keys[slot, : len(keys)] = keys
+            layer.values[slot, : len(values)] = values
+
+
+def _whole_steps(columns: int) -> int:
+    return -(-columns // _STEP) * _STEP
 
 
 class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
+    """Stored as slots x columns x heads x head size, so that what one token writes lies in one piece."""
+
     def __init__(self, owner: SlotCache, slots: int) -> None:
         super().__init__()
         self.owner = owner
@@ -53,27 +69,33 @@ class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
         self.is_initialized = True
 
     def _empty(self, like: torch.Tensor) -> torch.Tensor:
-        return like.new_zeros(self.slots, like.shape[1], self.owner.columns, like.shape[3])
+        return like.new_zeros(self.slots, self.owner.capacity, like.shape[1], like.shape[3])
 
     def _grow(self, held: torch.Tensor) -> torch.Tensor:
-        if held.shape[2] >= self.owner.columns:
+        slots, columns, heads, size = held.shape
+        if columns >= self.owner.capacity:
             return held
-        grown = self._empty(held)
-        grown[:, :, : held.shape[2]] = held
+        grown = held.new_zeros(slots, self.owner.capacity, heads, size)
+        grown[:, :columns] = held
         return grown
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write new keys and values (rows x heads x tokens x size); returns all that the rows may look at, alike in form."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         self.keys, self.values = self._grow(self.keys), self._grow(self.values)
+        return self._written(self.keys, key_states), self._written(self.values, value_states)
+
+    def _written(self, held: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         owner = self.owner
-        rows = torch.arange(self.slots, device=key_states.device) if owner.rows is None else owner.rows
-        self.keys[rows[:, None], :, owner.positions] = key_states.transpose(1, 2)
-        self.values[rows[:, None], :, owner.positions] = value_states.transpose(1, 2)
-        keys, values = self.keys[:, :, : owner.columns], self.values[:, :, : owner.columns]
-        return (keys, values) if owner.rows is None else (keys[rows], values[rows])
+        # Layers may lie on several devices; each keeps its own keys and values.
+        held.flatten(0, 1).index_copy_(0, owner.places.to(new.device), new.transpose(1, 2).flatten(0, 1))
+        seen = held[:, : owner.columns]
+        if owner.rows is not None:
+            seen = seen.index_select(0, owner.rows.to(new.device))
+        return seen.transpose(1, 2)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         del query_length

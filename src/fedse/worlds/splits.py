@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Self
 
 from fedse.errors import BadInput
 from fedse.seeds import generator
@@ -22,6 +25,40 @@ def assigned_split(key: int) -> Split:
     """
     tenth = key % 10
     return "train" if tenth < 6 else "validation" if tenth < 8 else "test"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLists:
+    """The tasks of each split in their order, and the split of each task id."""
+
+    tasks: Mapping[Split, Sequence[Task]]
+    split_of: Mapping[str, Split]
+
+    @classmethod
+    def of(cls, tasks: Mapping[Split, Sequence[Task]]) -> Self:
+        return cls(tasks, {task.id: split for split, own in tasks.items() for task in own})
+
+
+def clean_tasks(
+    train_tasks: int, categories: Mapping[Split, Sequence[str]], mix: float | None, mix_seed: int
+) -> TaskLists:
+    """The lists of a clean world. Only training tasks are mixed; worlds that ask for the same get the same object."""
+    return _clean_tasks(train_tasks, tuple(tuple(categories[split]) for split in SPLITS), mix, mix_seed)
+
+
+# Many instances of a world are played at once, and few kinds of worlds.
+@lru_cache(maxsize=16)
+def _clean_tasks(
+    train_tasks: int, categories: tuple[tuple[str, ...], ...], mix: float | None, mix_seed: int
+) -> TaskLists:
+    train, validation, test = categories
+    return TaskLists.of(
+        {
+            "train": tuple(mixed_tasks("train", train_tasks, train, mix, mix_seed)),
+            "validation": tuple(mixed_tasks("validation", EVALUATION_TASKS, validation, None, 0)),
+            "test": tuple(mixed_tasks("test", EVALUATION_TASKS, test, None, 0)),
+        }
+    )
 
 
 def mixed_tasks(split: Split, total: int, categories: Sequence[str], mix: float | None, mix_seed: int) -> list[Task]:

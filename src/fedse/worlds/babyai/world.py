@@ -6,7 +6,7 @@ minigrid makes the levels. Clean: unseen layouts in the test, every finish count
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -25,7 +25,7 @@ from fedse.worlds.babyai.tasks import DEFAULT_LEVELS, chosen_layout
 from fedse.worlds.babyai.texts import Narrator
 from fedse.worlds.babyai.thoughts import thought
 from fedse.worlds.babyai.words import CHECK, ORIGINAL, WORDINGS
-from fedse.worlds.splits import EVALUATION_TASKS, mixed_tasks, official_ids
+from fedse.worlds.splits import TaskLists, clean_tasks, official_ids
 from fedse.worlds.two_modes import TwoModeOptions
 from fedse.worlds.world import Turn, World
 
@@ -130,28 +130,26 @@ class BabyAI(World):
     # Tasks
 
     @cached_property
-    def _splits(self) -> dict[Split, list[Task]]:
+    def _lists(self) -> TaskLists:
         if self._original:
-            return {split: [Task(task, LEVELS[int(task) % 40]) for task in self._ids(split)] for split in SPLITS}
+            return TaskLists.of(
+                {split: [Task(task, LEVELS[int(task) % 40]) for task in self._ids(split)] for split in SPLITS}
+            )
         options = self.options
         levels = options.levels or DEFAULT_LEVELS
-        return {
-            "train": mixed_tasks("train", options.train_tasks, levels, options.mix, options.mix_seed),
-            "validation": mixed_tasks("validation", EVALUATION_TASKS, levels, None, 0),
-            "test": mixed_tasks("test", EVALUATION_TASKS, levels, None, 0),
-        }
+        return clean_tasks(options.train_tasks, dict.fromkeys(SPLITS, levels), options.mix, options.mix_seed)
 
     def _ids(self, split: Split) -> list[str]:
         """Ids of the original: 40 times the seed, plus the number of the level less one."""
         numbers = [str(seed * 40 + level - 1) for seed in _ORIGINAL_SEEDS[split] for level in OFFICIAL_NUMBERS]
         return self._official.get(split, numbers)
 
-    @cached_property
-    def _known(self) -> dict[str, Split]:
-        return {task.id: split for split, tasks in self._splits.items() for task in tasks}
+    @property
+    def _known(self) -> Mapping[str, Split]:
+        return self._lists.split_of
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        return self._splits[split]
+        return self._lists.tasks[split]
 
     def layout(self, task: str) -> Layout:
         """The rooms and the mission of a task."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from fedse.errors import BadInput
-from fedse.types import Split, Task
+from fedse.types import SPLITS, Split, Task
 from fedse.worlds.maze.maps import (
     DOUBLE_T_STARTS,
     STEPS,
@@ -19,7 +19,7 @@ from fedse.worlds.maze.maps import (
     generated_puzzle,
 )
 from fedse.worlds.maze.texts import WORDINGS, Narrator
-from fedse.worlds.splits import EVALUATION_TASKS, mixed_tasks, official_ids
+from fedse.worlds.splits import TaskLists, clean_tasks, official_ids
 from fedse.worlds.two_modes import TwoModeOptions
 from fedse.worlds.world import Turn, World
 
@@ -102,7 +102,7 @@ class Maze(World):
         return {band: (edges[place], edges[place + 1] - 1) for place, band in enumerate(BANDS)}
 
     @cached_property
-    def _splits(self) -> dict[Split, list[Task]]:
+    def _lists(self) -> TaskLists:
         if self._original:
             everywhere = [str(number) for number in range(len(DOUBLE_T_STARTS))]
             distance = double_t_puzzle(0).distance
@@ -117,20 +117,16 @@ class Maze(World):
                     Task(task, BANDS[0 if length <= 4 else 1 if length <= 8 else 2])
                     for task, length in zip(ids, steps, strict=True)
                 ]
-            return found
+            return TaskLists.of(found)
         options = self.options
-        return {
-            "train": mixed_tasks("train", options.train_tasks, BANDS, options.mix, options.mix_seed),
-            "validation": mixed_tasks("validation", EVALUATION_TASKS, BANDS, None, 0),
-            "test": mixed_tasks("test", EVALUATION_TASKS, BANDS, None, 0),
-        }
+        return clean_tasks(options.train_tasks, dict.fromkeys(SPLITS, BANDS), options.mix, options.mix_seed)
 
-    @cached_property
-    def _known(self) -> dict[str, Split]:
-        return {task.id: split for split, tasks in self._splits.items() for task in tasks}
+    @property
+    def _known(self) -> Mapping[str, Split]:
+        return self._lists.split_of
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        return self._splits[split]
+        return self._lists.tasks[split]
 
     def puzzle(self, task: str) -> Puzzle:
         """The maze of a task."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from fedse.errors import BadInput
 from fedse.seeds import stream
 from fedse.types import SPLITS, Split, Task
-from fedse.worlds.splits import EVALUATION_TASKS, mixed_tasks, official_ids
+from fedse.worlds.splits import TaskLists, clean_tasks, official_ids
 from fedse.worlds.textcraft.files import book_of_folder, package_folder
 from fedse.worlds.textcraft.grammar import Craft, Get, Inventory, parsed
 from fedse.worlds.textcraft.items import workshop
@@ -124,20 +124,12 @@ class TextCraft(World):
         return goals
 
     @cached_property
-    def _splits(self) -> dict[Split, list[Task]]:
+    def _lists(self) -> TaskLists:
         if self._original:
-            return self._numbered()
+            return TaskLists.of(self._numbered())
         options = self.options
-        return {
-            split: mixed_tasks(
-                split,
-                options.train_tasks if split == "train" else EVALUATION_TASKS,
-                sorted(self._goals[split]),
-                options.mix if split == "train" else None,
-                options.mix_seed,
-            )
-            for split in SPLITS
-        }
+        categories = {split: sorted(self._goals[split]) for split in SPLITS}
+        return clean_tasks(options.train_tasks, categories, options.mix, options.mix_seed)
 
     @cached_property
     def _numbers(self) -> list[str]:
@@ -161,12 +153,12 @@ class TextCraft(World):
             found[split] = [Task(task, category(self.book.depths[self._numbers[int(task)]])) for task in ids]
         return found
 
-    @cached_property
-    def _known(self) -> dict[str, Split]:
-        return {task.id: split for split, tasks in self._splits.items() for task in tasks}
+    @property
+    def _known(self) -> Mapping[str, Split]:
+        return self._lists.split_of
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        return self._splits[split]
+        return self._lists.tasks[split]
 
     def offer(self, task: str) -> Offer:
         """The goal of a task and what is listed with it."""

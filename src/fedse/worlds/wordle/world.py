@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from fedse.errors import BadInput
 from fedse.plugins import FilePath
 from fedse.seeds import stream, uniform
 from fedse.types import SPLITS, Split, Task
-from fedse.worlds.splits import EVALUATION_TASKS, mixed_tasks, official_ids
+from fedse.worlds.splits import EVALUATION_TASKS, TaskLists, clean_tasks, official_ids
 from fedse.worlds.two_modes import TwoModeOptions
 from fedse.worlds.wordle.games import (
     CATEGORIES,
@@ -102,30 +102,24 @@ class Wordle(World):
         return found
 
     @cached_property
-    def _splits(self) -> dict[Split, list[Task]]:
+    def _lists(self) -> TaskLists:
         if self._original:
             seeds = {
                 split: self._official.get(split) or [str(seed) for seed in _ORIGINAL_SEEDS[split]] for split in SPLITS
             }
-            return {split: [Task(seed, category(_original_word(seed))) for seed in seeds[split]] for split in SPLITS}
-        options, categories = self.options, self._words.categories
-        return {
-            split: mixed_tasks(
-                split,
-                options.train_tasks if split == "train" else EVALUATION_TASKS,
-                [name for name in CATEGORIES if name in categories[split]],
-                options.mix if split == "train" else None,
-                options.mix_seed,
+            return TaskLists.of(
+                {split: [Task(seed, category(_original_word(seed))) for seed in seeds[split]] for split in SPLITS}
             )
-            for split in SPLITS
-        }
+        options, held = self.options, self._words.categories
+        categories = {split: [name for name in CATEGORIES if name in held[split]] for split in SPLITS}
+        return clean_tasks(options.train_tasks, categories, options.mix, options.mix_seed)
 
-    @cached_property
-    def _known(self) -> dict[str, Split]:
-        return {task.id: split for split, tasks in self._splits.items() for task in tasks}
+    @property
+    def _known(self) -> Mapping[str, Split]:
+        return self._lists.split_of
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        return self._splits[split]
+        return self._lists.tasks[split]
 
     def game(self, task: str) -> Game:
         """The hidden word of a task and the words listed with it."""

@@ -1,0 +1,149 @@
+"""Speed of playing episodes with the model `nano` on a CPU, greedily, three ways.
+
+naive         one episode at a time; each turn encodes the whole history again with transformers' `generate`
+transformers  the policy with its cache and its slots, each pass through transformers and PEFT
+fast          the policy as it is
+
+python benchmarks/rollouts_cpu.py --episodes 64 --threads 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+from fedse.models.nano import Nano
+from fedse.plugins import resolve
+from fedse.policies.network_decoder import NetworkDecoder
+from fedse.policies.transformer import Decoder, TransformerPolicy
+from fedse.protocols import Policy, Reply, Sampling, Usage
+from fedse.rollouts.player import Episode, Player
+from fedse.types import Adapter, Purpose, Trajectory
+from fedse.worlds.world import World
+
+REPLY_TOKENS = 64
+
+
+class Naive:
+    """What one writes first: no cache between turns, no batch."""
+
+    slots = 1
+
+    def __init__(self, model: Nano, **_: Any) -> None:
+        self.model = model
+        self.usage = Usage()
+
+    def load(self, adapter: Adapter) -> None:
+        from fedse.adapters.swap import load_adapter
+
+        load_adapter(self.model.network, adapter)
+
+    def open(self, opening: Sequence[int], sampling: Sampling) -> int:
+        del sampling  # Always greedy.
+        self.ids = list(opening)
+        return 0
+
+    def extend(self, slot: int, ids: Sequence[int]) -> None:
+        del slot  # There is one.
+        self.ids += ids
+
+    def ready(self) -> list[Reply]:
+        ids = torch.tensor([self.ids])
+        answer = self.model.network.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=min(REPLY_TOKENS, self.model.context - len(self.ids)),
+            do_sample=False,
+            eos_token_id=list(self.model.chat.end_ids),
+        )[0, len(self.ids) :].tolist()
+        self.ids += answer
+        return [Reply(0, tuple(answer), answer[-1] in self.model.chat.end_ids)]
+
+    def close(self, slot: int) -> None:
+        pass
+
+
+class ThroughTransformers(TransformerPolicy):
+    def make_decoder(self) -> Decoder:
+        return NetworkDecoder(self.model.network)
+
+
+def timed(policy: Policy, model: Nano, episodes: list[Episode]) -> tuple[list[Trajectory], float]:
+    policy.load(model.initial_adapter(0))
+    begun = time.perf_counter()
+    played = Player(policy, model.chat, model.context).play(episodes, "initial")
+    return played, time.perf_counter() - begun
+
+
+def measured(name: str, model: Nano, episodes: int, naive_episodes: int, repeats: int) -> dict[str, Any]:
+    kind_of_world = resolve("world", name)
+
+    def make_world() -> World:
+        return kind_of_world(rules="brief", observation_length="brief")  # type: ignore[no-any-return]
+
+    tasks = make_world().tasks("train")[:episodes]
+    plan = [Episode(name, name, make_world, task, Purpose.EVALUATE, 1, 0, Sampling(0, 0.0)) for task in tasks]
+    ways: dict[str, tuple[Any, int]] = {
+        "naive": (Naive, naive_episodes),
+        "transformers": (ThroughTransformers, episodes),
+        "fast": (TransformerPolicy, episodes),
+    }
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    played: dict[str, list[Trajectory]] = {}
+    for repeat in range(repeats):
+        # The ways take turns, so that a busy moment of the machine does not fall on one of them alone.
+        for way, (kind, count) in ways.items():
+            played[way], taken = timed(kind(model, reply_tokens=REPLY_TOKENS), model, plan[:count])
+            seconds[way].append(taken)
+            print(f"{name} {way} {repeat + 1}/{repeats}: {taken:.2f} s", file=sys.stderr, flush=True)
+    turns = {way: sum(len(trajectory.steps) for trajectory in played[way]) for way in ways}
+    speed = {way: turns[way] / statistics.median(seconds[way]) for way in ways}
+    return {
+        "episodes": {way: count for way, (_, count) in ways.items()},
+        "turns": turns,
+        "median_seconds": {way: round(statistics.median(taken), 2) for way, taken in seconds.items()},
+        "best_seconds": {way: round(min(taken), 2) for way, taken in seconds.items()},
+        "turns_per_second": {way: round(value, 1) for way, value in speed.items()},
+        "fast_times_naive": round(speed["fast"] / speed["naive"], 1),
+        "fast_times_transformers": round(speed["fast"] / speed["transformers"], 1),
+        "same_actions": {
+            way: sum(_actions(one) == _actions(fast) for one, fast in zip(played[way], played["fast"], strict=False))
+            for way in ways
+        },
+    }
+
+
+def _actions(trajectory: Trajectory) -> list[str]:
+    return [step.action for step in trajectory.steps]
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--worlds", nargs="+", default=["maze", "textcraft"])
+    options.add_argument("--episodes", type=int, default=64)
+    options.add_argument("--naive-episodes", type=int, default=8, help="the naive way's time is linear in episodes")
+    options.add_argument("--threads", type=int, default=1)
+    options.add_argument("--repeats", type=int, default=3)
+    given = options.parse_args()
+    model = Nano(device="cpu", threads=given.threads)
+    results = {
+        name: measured(name, model, given.episodes, min(given.naive_episodes, given.episodes), given.repeats)
+        for name in given.worlds
+    }
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    versions = {name: version(name) for name in ("torch", "transformers", "peft")}
+    print(json.dumps({"machine": machine, "threads": given.threads, "versions": versions, "worlds": results}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
