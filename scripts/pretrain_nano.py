@@ -1,0 +1,350 @@
+"""Make the base model `nano` that ships with fedse: a small Llama that knows the language of the worlds but plays badly.
+
+    python scripts/pretrain_nano.py corpus build/nano           # worlds -> tokenizer and token ids (needs fedse, no GPU)
+    python scripts/pretrain_nano.py train build/nano OUT        # token ids -> model (needs torch and transformers only)
+
+The corpus is imperfect play by a player whose attention fades. In the first turns of an episode (`SPAN`) the expert of the
+world acts with probability `ATTENTIVE`, later with probability `TIRED`; otherwise the action is one that the world's
+thoughtless policy would take, under a thought that says so. A model trained on it knows rules, observations and replies and
+has seen good moves everywhere, but carries only the shortest tasks to their end: the rest is up to its own experience.
+Training tasks only, and of another pool than the one experiments explore.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SEED = 20261115
+VOCABULARY = 2048
+CONTEXT = 1024
+BABYAI_LEVELS = [
+    "OpenDoorsOrderN4Debug",
+    "Pickup",
+    "PutNextLocalS6N4",
+    "PutNextS7N4Carrying",
+    "UnlockLocalDist",
+    "KeyInBox",
+    "FindObjS7",
+]
+BRIEF = {"rules": "brief", "observation_length": "brief", "pool": 1}
+WORLDS: dict[str, dict[str, Any]] = {
+    "maze": {**BRIEF, "train_tasks": 6000, "longest": 8, "turn_limit": 12},
+    "wordle": {**BRIEF, "train_tasks": 20_000, "candidates": 10, "guesses": 4},
+    "textcraft": {**BRIEF, "train_tasks": 4000, "deepest": 3, "turn_limit": 12},
+    "babyai": {**BRIEF, "train_tasks": 1500, "longest": 7, "turn_limit": 12, "levels": BABYAI_LEVELS},
+    "webshop": {**BRIEF, "train_tasks": 600, "turn_limit": 8},
+}
+EPISODES = {"maze": 10_000, "wordle": 20_000, "textcraft": 10_000, "babyai": 10_000, "webshop": 10_000}
+SPAN = {"maze": 2, "wordle": 4, "textcraft": 5, "babyai": 3, "webshop": 5}
+ATTENTIVE, TIRED = 0.75, 0.3
+CARELESS = "I will just try something."
+SLIPS = 0.1
+"""Share of careless actions with a letter missing, so that the model has seen what worlds answer to a wrong action."""
+MADE_UP_WORDS = 20_000
+SYLLABLES = (
+    "b bl br c ch cl cr d dr f fl fr g gl gr h j k l m n p pl pr qu r s sc sh sk sl sm sn sp st sw t th tr tw v w",
+    "a e i o u a e i o u ai ea ee ie oa oo ou",
+    "b ck d el en er ff g ge in ke ld le ll lt ly m mp n nd ne ng nk nt on p r rd rk rn rt se sh sk ss st t te th ve y",
+)
+"""What the words begin with, what stands in the middle, how they end."""
+SPECIALS = ["<|pad|>", "<|end|>", "<|user|>", "<|agent|>"]
+TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|user|>' if message['role'] == 'user' else '<|agent|>' }}{{ message['content'] }}<|end|>"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<|agent|>{% endif %}"
+)
+WIDTH, INNER, LAYERS, HEADS, KEY_HEADS = 192, 512, 4, 6, 2
+STEPS, ROWS, RATE, WARM_UP = 9000, 16, 2e-3, 200
+WORLD_TEXT = 0.5
+"""Weight of the loss on what the world says, beside 1 for what the agent says."""
+
+
+def corpus(folder: Path) -> None:
+    """Play, train the tokenizer on what was said, and store each conversation as token ids."""
+    from fedse.models.chat import ACCEPTANCE, TemplateChat
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "words.txt").write_text("\n".join(made_up_words()) + "\n")
+    worlds = {**WORLDS, "wordle": {**WORLDS["wordle"], "words": folder / "words.txt"}}
+    with multiprocessing.Pool() as pool:
+        conversations = [item for played in pool.starmap(conversations_in, worlds.items(), 1) for item in played]
+    tokenizer = train_tokenizer([text for item in conversations for text in item] + [ACCEPTANCE])
+    tokenizer.save_pretrained(folder / "tokenizer")
+    chat = TemplateChat(tokenizer, "nano")
+    ids: list[int] = []
+    said_by_agent: list[bool] = []
+    lengths = []
+    for rules, *turns in conversations:
+        one = chat.opening(rules)
+        by_agent = [False] * len(one)
+        for observation, reply in zip(turns[::2], turns[1::2], strict=True):
+            for piece, agent in ((chat.turn(observation), False), (chat.reply(reply), True)):
+                one += piece
+                by_agent += [agent] * len(piece)
+        ids += one[:CONTEXT]
+        said_by_agent += by_agent[:CONTEXT]
+        lengths.append(min(len(one), CONTEXT))
+    np.savez_compressed(
+        folder / "corpus.npz",
+        ids=np.array(ids, dtype=np.uint16),
+        agent=np.packbits(said_by_agent),
+        lengths=np.array(lengths, dtype=np.uint16),
+    )
+    digest = hashlib.sha256(np.array(ids, dtype=np.uint16).tobytes()).hexdigest()
+    print(
+        f"{len(lengths):,} conversations, {len(ids):,} tokens, longest {max(lengths)}, mean {np.mean(lengths):.0f}, "
+        f"sha256 {digest}"
+    )
+
+
+def conversations_in(name: str, options: dict[str, Any]) -> list[list[str]]:
+    from fedse.plugins import resolve
+
+    world = resolve("world", name)(**options)
+    return [conversation(world, name, number) for number in range(EPISODES[name])]
+
+
+def conversation(world: Any, name: str, number: int) -> list[str]:
+    """Rules, then observation and reply in turn, of one episode by an imperfect player."""
+    from fedse.rollouts.replies import compose
+    from fedse.seeds import generator
+
+    random = generator(SEED, "nano", name, number)
+    tasks = world.tasks("train")
+    observation, _ = world.reset(options={"task": tasks[int(random.integers(len(tasks)))].id})
+    said = [world.rules]
+    while True:
+        attention = ATTENTIVE if len(said) // 2 < SPAN[name] else TIRED
+        if random.random() < attention:
+            thought, action = world.expert()
+        else:
+            thought, action = CARELESS, world.trivial(random.random())
+            if random.random() < SLIPS:
+                at = int(random.integers(len(action)))
+                action = action[:at] + action[at + 1 :]
+        said += [observation, compose(thought, action)]
+        observation, _, terminated, truncated, _ = world.step(action)
+        if terminated or truncated:
+            return said
+
+
+def made_up_words() -> list[str]:
+    """Words that sound English and are in no list: with them the model learns to copy words instead of knowing them."""
+    from fedse.seeds import generator
+    from fedse.worlds.wordle.words import COMMON, ORIGINAL
+
+    begin, middle, end = (pieces.split() for pieces in SYLLABLES)
+    random = generator(SEED, "made-up words")
+    known = {*COMMON, *ORIGINAL}
+    made: set[str] = set()
+    while len(made) < MADE_UP_WORDS:
+        pieces = [random.choice(begin), random.choice(middle), random.choice(end)]
+        if random.random() < 0.5:
+            pieces = [random.choice(list("bcdfgklmnprstv")), random.choice(middle), *pieces[::2]]
+        word = "".join(pieces)
+        if len(word) == 5 and word not in known:
+            made.add(word)
+    return sorted(made)
+
+
+def train_tokenizer(texts: list[str]) -> Any:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=SPECIALS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator(texts, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token=SPECIALS[0],
+        eos_token=SPECIALS[1],
+        additional_special_tokens=SPECIALS[2:],
+        model_max_length=CONTEXT,
+    )
+    tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+def train(folder: Path, target: Path) -> None:
+    """Next-token prediction on rows that are filled with whole conversations, each attending to itself only."""
+    import torch
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    rows = packed_rows(folder / "corpus.npz")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(SEED)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=WIDTH,
+        intermediate_size=INNER,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=KEY_HEADS,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model = LlamaForCausalLM(config).to(device)
+    print(
+        f"{sum(p.numel() for p in model.parameters()):,} parameters on {device}, {len(rows['ids']):,} rows", flush=True
+    )
+    held = {name: torch.from_numpy(array).to(device) for name, array in rows.items()}
+    rate = torch.tensor(RATE, device=device)
+    optimiser = torch.optim.AdamW(
+        model.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.01, fused=True, capturable=device == "cuda"
+    )
+    chosen = torch.zeros(ROWS, dtype=torch.long, device=device)
+    loss = torch.zeros((), device=device)
+    causal = torch.ones(CONTEXT, CONTEXT, dtype=torch.bool, device=device).tril()
+
+    def step() -> None:
+        ids, segment, position, weight = (held[name][chosen] for name in ("ids", "segment", "position", "weight"))
+        mask = ((segment[:, :, None] == segment[:, None, :]) & causal)[:, None]
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda", cache_enabled=False):
+            logits = model(input_ids=ids, attention_mask=mask, position_ids=position, use_cache=False).logits
+        each = torch.nn.functional.cross_entropy(
+            logits[:, :-1].float().flatten(0, 1), ids[:, 1:].flatten(), reduction="none"
+        )
+        wanted = weight[:, 1:].flatten()
+        total = (each * wanted).sum() / wanted.sum()
+        total.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        loss.copy_(total.detach())
+
+    random = np.random.default_rng(SEED)
+    order = np.concatenate([random.permutation(len(rows["ids"])) for _ in range(1 + STEPS * ROWS // len(rows["ids"]))])
+    run_step = step
+    began = time.time()
+    for number in range(STEPS):
+        chosen.copy_(torch.from_numpy(order[number * ROWS : (number + 1) * ROWS]))
+        rate.fill_(learning_rate(number))
+        if number == 3 and device == "cuda":
+            run_step = recorded(step, optimiser)
+        optimiser.zero_grad(set_to_none=run_step is step)
+        run_step()
+        if number % 250 == 0 or number == STEPS - 1:
+            print(f"step {number}/{STEPS}  loss {loss.item():.4f}  {time.time() - began:.0f} s", flush=True)
+        if (number + 1) % 2000 == 0 or number == STEPS - 1:
+            save(model, tokenizer, target, number + 1, loss.item())
+
+
+def learning_rate(step: int) -> float:
+    """Linear warm-up, then half a cosine."""
+    if step < WARM_UP:
+        return RATE * (step + 1) / WARM_UP
+    return RATE * 0.5 * (1 + float(np.cos(np.pi * (step - WARM_UP) / (STEPS - WARM_UP))))
+
+
+def recorded(step: Any, optimiser: Any) -> Any:
+    """The same step as one CUDA graph: a network this small is otherwise limited by launching its kernels."""
+    import torch
+
+    graph = torch.cuda.CUDAGraph()
+    optimiser.zero_grad(set_to_none=True)
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def packed_rows(corpus: Path) -> dict[str, np.ndarray]:
+    """Rows of `CONTEXT` tokens, each filled with the conversations that come next and fit."""
+    with np.load(corpus) as stored:
+        ids, lengths = stored["ids"].astype(np.int64), stored["lengths"].astype(np.int64)
+        agent = np.unpackbits(stored["agent"])[: len(ids)].astype(bool)
+    starts = np.cumsum(lengths) - lengths
+    open_rows: list[list[int]] = []
+    full: list[list[int]] = []
+    space: list[int] = []
+    for number in np.random.default_rng(SEED).permutation(len(lengths)):
+        length = int(lengths[number])
+        fitting = [index for index, free in enumerate(space) if free >= length]
+        if fitting:
+            index = min(fitting, key=lambda i: space[i])
+            open_rows[index].append(int(number))
+            space[index] -= length
+        else:
+            open_rows.append([int(number)])
+            space.append(CONTEXT - length)
+        if len(open_rows) > 32:
+            fullest = min(range(len(space)), key=lambda i: space[i])
+            full.append(open_rows.pop(fullest))
+            space.pop(fullest)
+    full += open_rows
+    rows = {
+        "ids": np.zeros((len(full), CONTEXT), dtype=np.int64),
+        "segment": np.zeros((len(full), CONTEXT), dtype=np.int64),
+        "position": np.zeros((len(full), CONTEXT), dtype=np.int64),
+        "weight": np.zeros((len(full), CONTEXT), dtype=np.float32),
+    }
+    for row, numbers in enumerate(full):
+        at = 0
+        for place, number in enumerate(numbers, start=1):
+            begin, length = starts[number], int(lengths[number])
+            here = slice(at, at + length)
+            rows["ids"][row, here] = ids[begin : begin + length]
+            rows["segment"][row, here] = place
+            rows["position"][row, here] = np.arange(length)
+            rows["weight"][row, here] = np.where(agent[begin : begin + length], 1.0, WORLD_TEXT)
+            rows["weight"][row, at] = 0.0
+            at += length
+    return rows
+
+
+def save(model: Any, tokenizer: Any, target: Path, steps: int, loss: float) -> None:
+    import copy
+
+    import torch
+
+    target.mkdir(parents=True, exist_ok=True)
+    copy.deepcopy(model).to("cpu", torch.bfloat16).save_pretrained(target)
+    tokenizer.save_pretrained(target)
+    weights = (target / "model.safetensors").read_bytes()
+    summary = {
+        "steps": steps,
+        "loss": round(loss, 4),
+        "sha256": hashlib.sha256(weights).hexdigest(),
+        "bytes": len(weights),
+    }
+    (target / "pretraining.json").write_text(json.dumps(summary, indent=2) + "\n")
+    print(summary, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    stages = parser.add_subparsers(dest="stage", required=True)
+    first = stages.add_parser("corpus")
+    first.add_argument("folder", type=Path)
+    second = stages.add_parser("train")
+    second.add_argument("folder", type=Path)
+    second.add_argument("target", type=Path)
+    chosen = parser.parse_args()
+    if chosen.stage == "corpus":
+        corpus(chosen.folder)
+    else:
+        train(chosen.folder, chosen.target)
+
+
+if __name__ == "__main__":
+    main()
