@@ -9,9 +9,9 @@ READY := $(VENV)/.ready
 .PHONY: demo test test-all lint format reference clean
 
 demo: $(READY)
-	$(BIN)/fedse run recipes/two_worlds.yaml
+	$(BIN)/fedse demo
 	@echo
-	@echo "The result is in runs/two_worlds: success.png, and  $(BIN)/fedse show runs/two_worlds"
+	@echo "The result is in runs/demo: success.png, and  $(BIN)/fedse show runs/demo"
 
 # One thread for each of two test processes: more threads than cores wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal

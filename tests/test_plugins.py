@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 
 from fedse.errors import UnknownName
-from fedse.plugins import KNOWN, Part, build, nearest, options_of, resolve
+from fedse.plugins import KNOWN, Part, PartOf, build, nearest, options_of, resolve
 
 ALL_NAMES = [(kind, name) for kind, names in KNOWN.items() for name in names]
 
@@ -101,3 +102,28 @@ def test_a_bug_in_a_plugins_module_is_not_reported_as_a_missing_class(
 def test_a_class_that_does_not_fit_its_slot_is_refused_by_name() -> None:
     with pytest.raises(UnknownName, match="has no method 'keep', which every filter needs"):
         resolve("filter", "builtins:int")
+
+
+@pytest.mark.parametrize("path", ["shown.json", "shown.jsonl", "folder/shown.txt", "./shown.json"])
+def test_a_bare_path_in_the_slot_of_the_start_is_a_file_of_records(path: str) -> None:
+    from pydantic import TypeAdapter
+
+    part = TypeAdapter(Annotated[Part, PartOf("start", "demonstrations")]).validate_python(path)
+    assert (part.name, part.options) == ("recorded", {"path": Path(path), "bad_records": "refuse"})
+
+
+def test_an_option_can_be_set_on_a_bare_path(tmp_path: Path) -> None:
+    from fedse import load_experiment
+
+    file = tmp_path / "probe.yaml"
+    file.write_text("name: probe\nmodel: table\nclients: {one: {worlds: [maze]}}\nstart: shown.json\n")
+    found = load_experiment(file, ["start.bad_records=skip"]).start
+    assert (found.name, found.options) == ("recorded", {"path": Path("shown.json"), "bad_records": "skip"})
+
+
+def test_a_bare_name_in_the_slot_of_the_start_stays_a_name() -> None:
+    from pydantic import TypeAdapter
+
+    slot = TypeAdapter(Annotated[Part, PartOf("start", "demonstrations")])
+    assert slot.validate_python("none").name == "none"
+    assert slot.validate_python({"tasks": 3}).name == "demonstrations"

@@ -103,7 +103,7 @@ def test_a_model_that_cannot_be_loaded_is_found_before_anything_is_written(tmp_p
     done = command(
         "run", tiny_file, "--set", f"model={{name: huggingface, path: {tmp_path / 'no model'}}}", folder=tmp_path
     )
-    assert done.returncode == 2 and "model.path: cannot load" in done.stderr
+    assert done.returncode == 2 and "there is no folder" in done.stderr
     assert not (tmp_path / "runs").exists()
 
 
@@ -150,6 +150,28 @@ def test_experience_is_exported(finished: Path, tmp_path: Path) -> None:
     assert command("export", finished, tmp_path / "x.csv", "--what", "experience", "--client", "east").returncode == 2
     assert command("export", finished, tmp_path / "merged", "--what", "merged").returncode == 2
     assert not (tmp_path / "merged").exists()
+
+
+@pytest.mark.slow
+def test_what_is_exported_to_json_starts_another_run(finished: Path, tmp_path: Path) -> None:
+    done = command("export", finished, tmp_path / "shown.json")
+    assert done.returncode == 0, done.stderr
+    records = json.loads((tmp_path / "shown.json").read_text())
+    assert f"shown.json: {len(records)} trajectories" in done.stdout.replace("\n", "")
+    assert {record["item_id"].partition("_")[0] for record in records} == {"maze"}
+    one = command("export", finished, tmp_path / "east.json", "--client", "east")
+    assert one.returncode == 0 and 0 < len(json.loads((tmp_path / "east.json").read_text())) < len(records)
+    assert "did you mean 'east'?" in command("export", finished, tmp_path / "x.json", "--client", "eats").stderr
+
+    experiment = finished.parents[1] / "experiment.yaml"
+    (tmp_path / "shown.json").write_text(json.dumps([*records, {"item_id": "maze_1"}]))
+    refused = command("run", experiment, "--set", "start=shown.json", "--set", "rounds=1", folder=tmp_path)
+    assert refused.returncode == 2 and "shown.json, line 1: it has no 'conversations'" in refused.stderr
+    assert not (tmp_path / "runs").exists()
+    skipping = ("--set", "start={name: recorded, path: shown.json, bad_records: skip}")
+    again = command("run", experiment, *skipping, "--set", "rounds=1", folder=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert f"1 of {len(records) + 1} records were skipped: line 1 (it has no 'conversations')" in again.stdout
 
 
 def test_max_minutes_stops_at_a_safe_point_with_exit_code_zero(

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from fedse.cli import doctor, evaluate, export, play, reference, run, runs, show, worlds
+from fedse.cli import demo, doctor, evaluate, export, models, play, reference, run, runs, show, worlds
 from fedse.errors import FedseError
 
 
@@ -30,12 +30,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run.run)
+app.command("demo")(demo.demo)
 app.command("eval")(evaluate.evaluate)
 app.command("show")(show.show)
 app.command("export")(export.export)
 app.command("play")(play.play)
 app.command("doctor")(doctor.doctor)
 app.command("reference")(reference.reference)
+app.add_typer(models.app, name="models")
 app.add_typer(runs.app, name="runs")
 app.add_typer(worlds.app, name="worlds")
 

@@ -28,8 +28,10 @@ def run(
     """Run an experiment. The same command goes on where an interrupted run stopped."""
     from fedse import experiment as experiments
     from fedse.cli.progress import Progress
-    from fedse.cli.tables import evaluation_table
+    from fedse.cli.tables import change_table, evaluation_table
     from fedse.errors import Stopped
+    from fedse.evaluation.curves import curves
+    from fedse.runs.folder import RunFolder
 
     experiment = experiments.load_experiment(file, settings or [])
     if dry_run:
@@ -53,7 +55,10 @@ def run(
     except KeyboardInterrupt:
         console.print(f"\nInterrupted. Nothing complete is lost; the same command goes on: {folder}")
         raise typer.Exit(130) from None
-    console.print(evaluation_table(result.test, f"test, adapter after round {result.test['round']}"))
+    if experiment.rounds:
+        console.print(change_table(curves(RunFolder.existing(result.folder))))
+    if result.test is not None:
+        console.print(evaluation_table(result.test, f"test, adapter after round {result.test['round']}"))
     if result.picture is None:
         console.print("No picture: matplotlib is not installed (pip install 'fedse[plots]').", markup=False)
     else:

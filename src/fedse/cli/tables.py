@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -37,6 +37,33 @@ def evaluation_table(result: Mapping[str, Any], title: str) -> Table:
             percent(row["invalid"]),
             ", ".join(f"{kind} {count}" for kind, count in row["errors"].items()) or "0",
         )
+    return table
+
+
+def change_table(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
+    """Success of each world before the first and after the last round, on the same validation tasks."""
+    table = Table(title="Success (%) on validation tasks, before and after", title_justify="left")
+    table.add_column("client")
+    for column in ("before", "95 %", "after", "95 %", "change", "floor", "ceiling", "tasks"):
+        table.add_column(column, justify="right")
+    complete = {name: rows for name, rows in curves.items() if None not in (rows[0]["success"], rows[-1]["success"])}
+    for name, rows in complete.items():
+        first, last = rows[0], rows[-1]
+        table.add_row(
+            name,
+            percent(first["success"]),
+            interval(first["interval"]),
+            percent(last["success"]),
+            interval(last["interval"]),
+            f"{100 * (last['success'] - first['success']):+.1f}",
+            percent(last["floor"]),
+            percent(last["ceiling"]),
+            str(last["episodes"]),
+        )
+    if complete:
+        before, after = (sum(rows[at]["success"] for rows in complete.values()) / len(complete) for at in (0, -1))
+        table.caption = f"macro {percent(before)} before, {percent(after)} after: {100 * (after - before):+.1f} points"
+        table.caption_justify = "left"
     return table
 
 

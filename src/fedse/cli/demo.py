@@ -1,0 +1,23 @@
+"""`fedse demo`: five sites, five worlds, the model inside the package: self-evolution in a few minutes."""
+
+from __future__ import annotations
+
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedse.cli import run
+
+
+def demo(
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key, e.g. --set rounds=8.")
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete experiment and stop.")] = False,
+) -> None:
+    """Five sites on five worlds share an adapter of the model `nano` and learn from their own successes only."""
+    with as_file(files("fedse.cli") / "demo.yaml") as file:
+        run.run(file, settings, runs, dry_run)

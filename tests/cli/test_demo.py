@@ -1,0 +1,56 @@
+"""`fedse demo`: the packaged experiment runs and ends with what people look at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedse.cli import app
+from fedse.cli.tables import change_table
+
+WORLDS = {"maze", "wordle", "textcraft", "babyai", "webshop"}
+
+
+def test_it_is_the_experiment_that_was_promised() -> None:
+    from importlib.resources import files
+
+    from fedse.experiment import load_experiment
+
+    demo = load_experiment(str(files("fedse.cli") / "demo.yaml"))
+    assert {part.name for client in demo.clients.values() for part in client.worlds} == WORLDS == set(demo.clients)
+    assert (demo.model.name, demo.start.name, demo.rounds >= 5) == ("nano", "none", True)
+    assert (demo.evaluation.tasks, demo.evaluation.between, demo.evaluation.test_tasks) == (40, 10, 0)
+
+
+@pytest.mark.slow
+def test_a_short_one_runs_to_its_table_and_picture(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    settings = ["rounds=1", "exploration.tasks=4", "evaluation.tasks=4", "model.threads=1"]
+    arguments = ["demo", "--runs", str(tmp_path), *(part for setting in settings for part in ("--set", setting))]
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "160"})
+    assert result.exit_code == 0, result.output
+    assert "before and after" in result.output and "macro" in result.output
+    assert (tmp_path / "demo" / "success.png").is_file()
+    report = json.loads((tmp_path / "demo" / "rounds" / "0001" / "report.json").read_text())
+    assert set(report["clients"]) == WORLDS
+    assert not list((tmp_path / "demo" / "evaluations").glob("test-*")), "the demo asks for no test"
+
+
+def test_the_change_is_from_the_first_to_the_last_adapter() -> None:
+    def row(success: float | None) -> dict[str, object]:
+        return {"success": success, "interval": (0.1, 0.9), "floor": 0.0, "ceiling": 1.0, "episodes": 40}
+
+    table = change_table({"maze": [row(0.25), row(0.9), row(0.5)], "broken": [row(None), row(0.5)]})
+    assert [next(iter(column.cells)) for column in table.columns[:6]] == [
+        "maze",
+        "25.0",
+        "10-90",
+        "50.0",
+        "10-90",
+        "+25.0",
+    ]
+    assert table.row_count == 1
+    assert table.caption == "macro 25.0 before, 50.0 after: +25.0 points"
