@@ -7,7 +7,7 @@ The corpus is imperfect play by a player whose attention fades. In the first tur
 world acts with probability `ATTENTIVE`, later with probability `TIRED`; otherwise the action is one that the world's
 thoughtless policy would take, under a thought that says so. A model trained on it knows rules, observations and replies and
 has seen good moves everywhere, but carries only the shortest tasks to their end: the rest is up to its own experience.
-Training tasks only, and of another pool than the one experiments explore.
+Training tasks only, of another pool than the one experiments explore (pools overlap: see docs/models.md).
 """
 
 from __future__ import annotations

@@ -127,3 +127,12 @@ def test_a_bare_name_in_the_slot_of_the_start_stays_a_name() -> None:
     slot = TypeAdapter(Annotated[Part, PartOf("start", "demonstrations")])
     assert slot.validate_python("none").name == "none"
     assert slot.validate_python({"tasks": 3}).name == "demonstrations"
+
+
+def test_a_path_in_two_places_is_refused() -> None:
+    from pydantic import TypeAdapter, ValidationError
+
+    choice = TypeAdapter(Annotated[Part, PartOf("model")])
+    assert choice.validate_python({"name": "./a", "path": "./a"}).options["path"] == "./a"
+    with pytest.raises(ValidationError, match="both given as the path"):
+        choice.validate_python({"name": "./a", "path": "./b"})

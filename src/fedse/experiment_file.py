@@ -158,7 +158,7 @@ def _problems(errors: Sequence[Any], at: KeyPath, model: type[BaseModel]) -> lis
             found.append((where, f"unknown key; {hint}{listed}"))
         elif item["type"] == "missing":
             found.append((where, "this key is missing."))
-        elif item["type"] == "unknown_name":
+        elif item["type"] in ("unknown_name", "secret"):
             found.append((where, str(item["msg"])))
         else:
             got = repr(item["input"])

@@ -105,7 +105,8 @@ def resolve(kind: str, name: str) -> type[Any]:
     path = KNOWN[kind].get(name, name)
     module_name, _, class_name = path.partition(":")
     if not class_name or not all(piece.isidentifier() for piece in module_name.split(".")):
-        folder = f"for the folder of this name write './{name}'. " if kind in BY_PATH and Path(name).exists() else ""
+        here = kind in BY_PATH and "/" not in name and Path(name).exists()
+        folder = f"for the folder of this name write './{name}'. " if here else ""
         raise UnknownName(
             f"unknown {kind} '{name}': {folder or nearest(name, KNOWN[kind])}"
             f"Known: {', '.join(sorted(KNOWN[kind]))}; a class of your own is given as 'package.module:Class'."
@@ -177,6 +178,14 @@ class PartOf:
             value = {"name": value}
         if isinstance(value, Mapping) and isinstance(value.get("name"), str) and self._is_path(value["name"]):
             # `--set start.bad_records=skip` on a bare path leaves the path in the place of the name.
+            if value.get("path", value["name"]) != value["name"]:
+                raise PydanticCustomError(
+                    "unknown_name",
+                    "{message}",
+                    {
+                        "message": f"'{value['name']}' and '{value['path']}' are both given as the path: keep one of them."
+                    },
+                )
             value = {"path": value["name"], **value, "name": BY_PATH[self.kind]}
         if isinstance(value, Mapping) and "name" not in value and self.default:
             value = {"name": self.default, **value}

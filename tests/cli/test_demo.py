@@ -37,6 +37,9 @@ def test_a_short_one_runs_to_its_table_and_picture(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "demo" / "rounds" / "0001" / "report.json").read_text())
     assert set(report["clients"]) == WORLDS
     assert not list((tmp_path / "demo" / "evaluations").glob("test-*")), "the demo asks for no test"
+    refused = CliRunner().invoke(app, ["eval", str(tmp_path / "demo")])
+    assert refused.exit_code == 2 and "asks for no test" in refused.output
+    assert not list((tmp_path / "demo" / "evaluations").glob("test-*"))
 
 
 def test_the_change_is_from_the_first_to_the_last_adapter() -> None:

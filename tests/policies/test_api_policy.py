@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from local_server import LocalServer, Said, refusal
+from pydantic import ValidationError
 
 import fedse
 from fedse.errors import BadInput, ServerFailed, SwapFailed
@@ -331,15 +332,38 @@ def test_a_served_model_takes_no_adapter() -> None:
     ("options", "sentence"),
     [
         ({"key_from": KEY}, "must be the name of an environment variable"),
-        ({"key_from": "NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE is not set"),
         ({"url": f"http://me:{KEY}@127.0.0.1:1/v1"}, "must be a plain address"),
         ({"url": f"http://127.0.0.1:1/v1?key={KEY}"}, "must be a plain address"),
+        ({"url": f"me:{KEY}@127.0.0.1"}, "must be a plain address"),
+        ({"url": "http://[::1/v1"}, "must be a plain address"),
+        ({"url": "http://localhost:abc/v1"}, "must be a plain address"),
     ],
 )
-def test_a_key_in_the_wrong_place_is_refused_and_not_repeated(options: dict[str, Any], sentence: str) -> None:
+def test_a_key_in_the_wrong_place_is_refused_with_the_file_and_not_repeated(
+    options: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    policy_options = {"name": "api", "url": "http://127.0.0.1:1/v1", "model": "m", **options}
+    content = {"name": "x", "model": "served", "policy": policy_options, "clients": {"a": {"worlds": ["maze"]}}}
+    (tmp_path / "x.yaml").write_text(json.dumps(content))
     with pytest.raises(BadInput, match=sentence) as found:
-        ApiPolicy(Served(), **{"url": "http://127.0.0.1:1/v1", "model": "m", **options})
+        fedse.load_experiment(tmp_path / "x.yaml")
     assert KEY not in str(found.value)
+    with pytest.raises(ValidationError) as error:
+        ApiPolicy(Served(), **{key: value for key, value in policy_options.items() if key != "name"})
+    assert KEY not in str(error.value)
+
+
+def test_a_reply_longer_than_the_servers_context_is_found_at_once() -> None:
+    with (
+        LocalServer(lambda *_: refusal(400, TOO_LONG[0])) as server,
+        pytest.raises(BadInput, match=r"policy\.reply_tokens: 50000 tokens are more"),
+    ):
+        ApiPolicy(Served(), url=server.url, model="m", reply_tokens=50_000, retries=0)
+
+
+def test_a_key_that_is_not_there_is_missed_before_anything_is_asked() -> None:
+    with pytest.raises(BadInput, match="the environment variable it names is not set"):
+        ApiPolicy(Served(), url="http://127.0.0.1:1/v1", model="m", key_from="NOT_SET_ANYWHERE")
 
 
 def experiment(server: LocalServer, **changes: Any) -> Experiment:
@@ -474,12 +498,20 @@ def test_an_interrupted_run_does_not_wait_for_its_server(tmp_path: Path) -> None
     with LocalServer(lambda number, body: Said(pause=60) if number else Said()) as server:
         (tmp_path / "e.yaml").write_text(experiment(server, rounds=0).to_yaml())
         line = [sys.executable, "-m", "fedse", "run", "e.yaml"]
-        run = subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        run = subprocess.Popen(
+            line,
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # A shell lets what it runs in the background ignore this signal, and a child inherits that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
         until = time.monotonic() + 60
         while len(server.requests) < 2 and time.monotonic() < until:
             time.sleep(0.05)
         run.send_signal(signal.SIGINT)
-        output, _ = run.communicate(timeout=20)
+        output, _ = run.communicate(timeout=45)  # The server would take 60 seconds for each reply.
     assert run.returncode == 130
     assert "the same command goes on" in output
 

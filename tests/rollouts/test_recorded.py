@@ -151,6 +151,12 @@ def test_a_world_behind_an_agentgym_server_takes_the_records_of_its_environment(
     assert [found.task for found in begin(path, world, "agentgym")] == ["31"]
 
 
+def test_a_client_that_the_file_knows_takes_its_own_records(tmp_path: Path) -> None:
+    path = written(tmp_path, [record("maze_1", client="east"), record("maze_2", client="west"), record("maze_3")])
+    chosen = {name: Recorded(path).size(name, "maze", Maze()) for name in ("east", "west", "elsewhere")}
+    assert chosen == {"east": 2, "west": 2, "elsewhere": 3}
+
+
 def test_a_second_world_of_one_name_takes_its_own_records_or_else_those_of_the_name(tmp_path: Path) -> None:
     path = written(tmp_path, [record("maze_1"), record("maze#2_2")])
     assert [found.task for found in begin(path, label="maze")] == ["1"]
@@ -208,7 +214,10 @@ BROKEN = [
     (record("_3"), "its 'item_id' must be the name of a world, '_' and a task"),
     (record(reward=0), "its 'reward' is not above 0"),
     (record(reward=float("nan")), "its 'reward' is not above 0"),
+    (record(reward=float("inf")), "no reward at all"),
+    (record(reward=10**400), "no reward at all"),
     (record(reward="1"), "its 'reward' is not a number"),
+    (record(client=3), "its 'client' is not a text"),
 ]
 
 

@@ -40,6 +40,10 @@ def evaluate(
         worlds = sorted({label for client in federation.clients for label in client.worlds})
         if world and world not in worlds:
             raise BadInput(f"--world {world}: {nearest(world, worlds)}This run has: {', '.join(worlds)}.")
+        if chosen == "test" and federation.experiment.evaluation.test_tasks == 0:
+            raise BadInput(
+                f"the experiment of {run} asks for no test (evaluation.test_tasks: 0): use --split validation."
+            )
         result = federation.server.evaluate(number, chosen, world)
     console.print(evaluation_table(result, f"{split}, adapter after round {number}"))
     console.print(f"Stored: {federation.run.evaluation_path(chosen, number, world)}", soft_wrap=True)

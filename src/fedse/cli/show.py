@@ -66,7 +66,8 @@ def _rounds_table(folder: RunFolder, found: dict[str, list[dict[str, Any]]]) -> 
     if any(sat_out.values()):
         table.add_column("sat out")
         table.caption = "sat out: clients that had nothing to learn from yet"
-    for number in sorted({row["adapter"] for rows in found.values() for row in rows}):
+    evaluated = {row["adapter"] for rows in found.values() for row in rows}
+    for number in sorted(evaluated | {number for number, clients in sat_out.items() if clients}):
         cells = []
         for rows in found.values():
             row = next((row for row in rows if row["adapter"] == number), None)

@@ -56,7 +56,8 @@ def conversation(trajectory: Trajectory) -> dict[str, Any]:
         ]
     if trajectory.closing:
         messages.append(_message("human", trajectory.closing))
-    return {"conversations": messages, "item_id": f"{trajectory.world}_{trajectory.task}"}
+    item = f"{trajectory.world}_{trajectory.task}"
+    return {"conversations": messages, "item_id": item, "client": trajectory.client}
 
 
 def _message(speaker: str, value: str, loss: bool | None = None) -> dict[str, Any]:

@@ -104,7 +104,9 @@ class Server:
                 "warning", kind="mostly_invalid", round=update.round, still=still, message=message, **asdict(item)
             )
             known.add(item.world)
-        if not found:
+        if found:
+            known -= {score.world for score in update.scores} - {item.world for item in found}
+        else:
             known.clear()
 
     def _bear_errors(self, update: ClientUpdate) -> None:

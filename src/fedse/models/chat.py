@@ -74,15 +74,13 @@ def _delimiters(tokenizer: Any, name: str) -> tuple[str, str, str]:
         raise TemplateNotAppendOnly(
             f"the tokenizer of {name} has no chat template: use an instruction-tuned model, or {_GIVE_ANOTHER}."
         )
-    from jinja2 import TemplateError
-
-    template = _ASKS_FOR_THE_DAY.sub(lambda call: repr(_DAY.strftime(call[2])), tokenizer.get_chat_template())
     marks = [f"fedse{number}mark" for number in range(5)]
     roles = ["user", "assistant", "user", "assistant", "user"]
     messages = [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)]
 
     def rendered(count: int) -> str:
         try:
+            template = _ASKS_FOR_THE_DAY.sub(lambda call: repr(_DAY.strftime(call[2])), tokenizer.get_chat_template())
             return str(
                 tokenizer.apply_chat_template(
                     messages[:count],
@@ -92,7 +90,7 @@ def _delimiters(tokenizer: Any, name: str) -> tuple[str, str, str]:
                     enable_thinking=False,
                 )
             )
-        except TemplateError as error:
+        except Exception as error:  # A template is a program; what it raises is up to it.
             reason = str(error).rstrip(".")
             raise TemplateNotAppendOnly(
                 f"the chat template of {name} cannot be used ({reason}): {_GIVE_ANOTHER}."

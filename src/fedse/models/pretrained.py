@@ -90,7 +90,7 @@ class Pretrained(CausalLM):
             ) from error
         if template is not None:
             try:
-                tokenizer.chat_template = template.read_text()
+                tokenizer.chat_template = template.expanduser().read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 reason = getattr(error, "strerror", None) or _first_line(error)
                 raise BadInput(

@@ -16,34 +16,17 @@ from pydantic import Field
 
 from fedse.errors import BadInput, ServerFailed, SwapFailed
 from fedse.models.served import Served
-from fedse.plugins import PluginOptions
-from fedse.policies.chat_server import ChatServer, Completion
+from fedse.policies.chat_server import ChatServer, Completion, ServerOptions
 from fedse.protocols import Reply, Sampling, Usage
 from fedse.seeds import stream
 from fedse.types import Adapter
 
 
-class ApiOptions(PluginOptions):
+class ApiOptions(ServerOptions):
     """Which server, and how hard to press it."""
 
-    url: str = Field(pattern="^https?://")
-    """Where the server listens, such as http://localhost:8000/v1."""
-    model: str = Field(min_length=1)
-    """The name by which the server knows the model."""
-    key_from: str | None = None
-    """Name of the environment variable, in capitals, that holds the server's key; the key itself is never written."""
     slots: int = Field(default=16, ge=1, le=1000)
     """Conversations at once, and so the most requests under way."""
-    reply_tokens: int = Field(default=256, ge=1)
-    """Longest reply, in the server's tokens; a longer one is cut and its action is read from what is there."""
-    timeout: float = Field(default=120.0, gt=0)
-    """Seconds to wait for one reply."""
-    retries: int = Field(default=5, ge=0)
-    """How often a request is repeated, after growing pauses, when the server is busy, broken or gone."""
-    requests_per_minute: int | None = Field(default=None, ge=1)
-    """Most requests in any 60 seconds, repeated ones included."""
-    tokens_per_minute: int | None = Field(default=None, ge=1)
-    """Most tokens in any 60 seconds: estimated at four bytes each before a request, corrected by the server's count."""
 
 
 @dataclass
@@ -72,9 +55,14 @@ class ApiPolicy:
         self._server = ChatServer(self.options)
         try:
             # A wrong key, name or address is found before there is a run that it could spoil.
-            self._server.ask([{"role": "user", "content": "Say OK."}], 0.0, 0)
+            first = self._server.ask([{"role": "user", "content": "Say OK."}], 0.0, 0)
         except ServerFailed as error:
             raise BadInput(str(error)) from None
+        if first.full:
+            raise BadInput(
+                f"policy.reply_tokens: {self.options.reply_tokens} tokens are more than the served model's context holds: "
+                "lower it."
+            )
 
     def load(self, adapter: Adapter) -> None:
         if adapter.tensors:

@@ -8,18 +8,72 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
-from fedse.errors import BadInput, MissingExtra, ServerFailed
-from fedse.policies.rate_limit import RateLimit
+from pydantic import ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
 
-if TYPE_CHECKING:
-    from fedse.policies.api import ApiOptions
+from fedse.errors import BadInput, MissingExtra, ServerFailed
+from fedse.plugins import PluginOptions
+from fedse.policies.rate_limit import RateLimit
 
 _NO_KEY = "none"
 _BYTES_A_TOKEN = 4
 _TOO_LONG = re.compile(r"context[ _-]?(length|size|window)|maximum model length|prompt is too long", re.IGNORECASE)
+
+
+class ServerOptions(PluginOptions):
+    """Which server, and how hard to press it."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    url: str
+    """Where the server listens, such as http://localhost:8000/v1."""
+    model: str = Field(min_length=1)
+    """The name by which the server knows the model."""
+    key_from: str | None = None
+    """Name of the environment variable, in capitals, that holds the server's key; the key itself is never written."""
+    reply_tokens: int = Field(default=256, ge=1)
+    """Longest reply, in the server's tokens; a longer one is cut and its action is read from what is there."""
+    timeout: float = Field(default=120.0, gt=0)
+    """Seconds to wait for one reply."""
+    retries: int = Field(default=5, ge=0)
+    """How often a request is repeated, after growing pauses, when the server is busy, broken or gone."""
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    """Most requests in any 60 seconds, repeated ones included."""
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+    """Most tokens in any 60 seconds: estimated at four bytes each before a request, corrected by the server's count.
+    Requests that the library repeats are not counted again."""
+
+    # Whatever stands in these two may be a secret in the wrong place, so the errors do not repeat it.
+
+    @field_validator("url", mode="before")
+    @classmethod
+    def _is_a_plain_address(cls, url: Any) -> Any:
+        try:
+            parts = urlsplit(url)
+            plain = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+            plain = plain and not ("@" in parts.netloc or parts.query or parts.fragment)
+        except (ValueError, TypeError, AttributeError):
+            plain = False
+        if not plain:
+            raise PydanticCustomError(
+                "secret",
+                "must be a plain address such as http://localhost:8000/v1, without user, password or question mark; a key "
+                "goes into the environment variable that `key_from` names.",
+            )
+        return url
+
+    @field_validator("key_from", mode="before")
+    @classmethod
+    def _is_a_name(cls, variable: Any) -> Any:
+        if variable is not None and not (isinstance(variable, str) and re.fullmatch("[A-Z_][A-Z0-9_]*", variable)):
+            raise PydanticCustomError(
+                "secret",
+                "must be the name of an environment variable, in capitals, such as OPENAI_API_KEY, never the key itself.",
+            )
+        return variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +98,7 @@ class Completion:
 class ChatServer:
     """Asks with the retries, time-outs and Retry-After handling of the library `openai`. Safe to use from many threads."""
 
-    def __init__(self, options: ApiOptions) -> None:
+    def __init__(self, options: ServerOptions) -> None:
         try:
             import openai
         except ImportError as error:
@@ -52,7 +106,6 @@ class ChatServer:
         self._openai: Any = openai
         self._options = options
         self._key = _key(options.key_from)
-        _plain_address(options.url)
         self._requests = RateLimit(options.requests_per_minute or math.inf)
         self._tokens = RateLimit(options.tokens_per_minute or math.inf)
         self._closed = threading.Event()
@@ -156,7 +209,7 @@ class ChatServer:
 
     def _shown(self, error: Exception) -> str:
         """What the server said, on one short line, without the key."""
-        said = " ".join(_said(error).replace(self._key, "***").split())
+        said = " ".join((_said(error) if self._key == _NO_KEY else _said(error).replace(self._key, "***")).split())
         return said if len(said) <= 200 else said[:197] + "..."
 
 
@@ -172,23 +225,7 @@ def _said(error: Exception) -> str:
 def _key(variable: str | None) -> str:
     if variable is None:
         return _NO_KEY
-    if not re.fullmatch("[A-Z_][A-Z0-9_]*", variable):
-        # What stands there may be the key itself, so it is not repeated.
-        raise BadInput(
-            "policy.key_from must be the name of an environment variable, in capitals, such as OPENAI_API_KEY, and never "
-            "the key itself."
-        )
     if not (key := os.environ.get(variable, "").strip()):
-        raise BadInput(
-            f"policy.key_from: the environment variable {variable} is not set: put the server's key into it."
-        )
+        # Not named here: a key made of capitals would pass for a name.
+        raise BadInput("policy.key_from: the environment variable it names is not set: put the server's key into it.")
     return key
-
-
-def _plain_address(url: str) -> None:
-    parts = urlsplit(url)
-    if not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
-        raise BadInput(
-            "policy.url must be a plain address such as http://localhost:8000/v1, without user, password or question mark; "
-            "a key goes into the environment variable that policy.key_from names."
-        )

@@ -79,7 +79,7 @@ class TransformerPolicy:
                 "policy: 'transformer' needs a language model; the model 'table' goes with policy 'table', the model "
                 "'served' with policy 'api'."
             )
-        config = model.network.config
+        config = model.network.config.get_text_config()
         # A window as wide as the context hides nothing.
         windowed = 0 < (getattr(config, "sliding_window", None) or 0) < model.context
         kinds = getattr(config, "layer_types", None) or (["sliding"] if windowed else [])
@@ -112,7 +112,9 @@ class TransformerPolicy:
     def _forget(self) -> None:
         # A piece that ends at the context's edge is filled up beyond it.
         longest = self.model.context + PREFILL_TOKENS
-        self._cache = self._cache_type(self.model.network.config.num_hidden_layers, self.slots, longest)
+        self._cache = self._cache_type(
+            self.model.network.config.get_text_config().num_hidden_layers, self.slots, longest
+        )
         self._conversations: dict[int, _Conversation] = {}
         self._openings: dict[tuple[int, ...], Any] = {}
 

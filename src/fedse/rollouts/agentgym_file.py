@@ -19,6 +19,7 @@ from fedse.types import Step
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _SPEAKERS = ("human", "gpt")
+_LARGEST_REWARD = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Record:
     steps: tuple[Step, ...]
     closing: str
     score: float
+    client: str
+    """Whose experience it is, where the file says so; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,15 @@ def _record(line: int, value: Any, texts: dict[str, str]) -> Record:
         raise _Unusable("all of its replies have loss false, so there is nothing to learn from")
     closing = str(messages[-1]["value"]) if len(messages) % 2 else ""
     rules = str(messages[0]["value"])
-    return Record(line, item, texts.setdefault(rules, rules), steps, closing, _score(value))
+    return Record(line, item, texts.setdefault(rules, rules), steps, closing, _score(value), _client(value))
+
+
+def _client(value: dict[str, Any]) -> str:
+    """fedse's own exports say which client a conversation belongs to; AgentGym's files do not."""
+    client = value.get("client", "")
+    if not isinstance(client, str):
+        raise _Unusable("its 'client' is not a text")
+    return client
 
 
 def _item(value: dict[str, Any]) -> str:
@@ -226,6 +237,6 @@ def _score(value: dict[str, Any]) -> float:
     reward = value.get("reward", 1.0)
     if isinstance(reward, bool) or not isinstance(reward, (int, float)):
         raise _Unusable("its 'reward' is not a number")
-    if not reward > 0:
-        raise _Unusable("its 'reward' is not above 0, so it is no success")
+    if not 0 < reward < _LARGEST_REWARD:
+        raise _Unusable("its 'reward' is not above 0, so it is no success, or is no reward at all")
     return float(reward)

@@ -115,7 +115,9 @@ class Recorded:
                 if (item := _without_family(record.item)).lower().startswith(prefix)
             ]
             if chosen:
-                return chosen
+                # Sites of one run may have worlds of the same name; where the file knows this client, it gets its own.
+                own = [(task, record) for task, record in chosen if record.client in (client, "")]
+                return own if any(record.client == client for _, record in chosen) else chosen
         present = sorted({_without_family(record.item).partition("_")[0] for record in self._file.records})
         raise BadInput(
             f"start: {self.path} holds no usable record for world '{label}' of client '{client}', whose item_id would begin "
@@ -126,10 +128,9 @@ class Recorded:
 
 def _names(label: str, world: World) -> list[str]:
     """A second maze of a client is called maze#2 and takes records of that name, or else those of maze."""
-    names = [label, label.split("#")[0], world.name]
     if isinstance(world, AgentGymServer):
-        names.append(world.options.environment)
-    return list(dict.fromkeys(names))
+        return [world.options.environment, label]
+    return list(dict.fromkeys([label, label.split("#")[0], world.name]))
 
 
 def _without_family(item: str) -> str:
