@@ -58,8 +58,7 @@ def _rounds_table(folder: RunFolder, found: dict[str, list[dict[str, Any]]]) -> 
     )
     table.add_column("after round", justify="right")
     for name in found:
-        table.add_column(name, justify="right")
-        table.add_column("invalid %", justify="right", style="dim")
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("loss", justify="right")
     table.add_column("product gap", justify="right")
     sat_out = {number: _sat_out(folder.report(number)) for number in range(1, (folder.last_round() or 0) + 1)}
@@ -72,13 +71,11 @@ def _rounds_table(folder: RunFolder, found: dict[str, list[dict[str, Any]]]) -> 
         for rows in found.values():
             row = next((row for row in rows if row["adapter"] == number), None)
             if row is None or row["success"] is None:
-                cells += ["-", "-"]
+                cells.append("-")
             else:
                 low, high = row["interval"]
-                cells += [
-                    f"{100 * row['success']:.0f} ({100 * low:.0f}-{100 * high:.0f})",
-                    f"{100 * (row['invalid'] or 0):.0f}",
-                ]
+                success = f"{100 * row['success']:.0f} ({100 * low:.0f}-{100 * high:.0f})"
+                cells.append(f"{success}\n[dim]{100 * (row['invalid'] or 0):.0f} invalid[/]")
         report = folder.report(number) or {}
         losses = [
             entry["metrics"]["loss"] for entry in report.get("clients", {}).values() if "loss" in entry["metrics"]
