@@ -31,8 +31,12 @@ LAYERS = [
 TORCH_AT_IMPORT = {
     "adapters/swap.py",
     "learners/likelihood.py",
-    "policies/llama_decoder.py",
-    "policies/network_decoder.py",
+    "policies/graphed.py",
+    "policies/graphed_network.py",
+    "policies/llama_forward.py",
+    "policies/network_forward.py",
+    "policies/stepwise.py",
+    "policies/triton_kernels.py",
     "policies/slot_cache.py",
 }
 

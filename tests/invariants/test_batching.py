@@ -11,6 +11,7 @@ import torch
 from fedse.adapters.swap import load_adapter, log_probabilities
 from fedse.learners.imitation import Imitation
 from fedse.learners.likelihood import collate, masked_loss
+from fedse.policies.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
 from fedse.protocols import Sampling
 from fedse.rollouts.demonstrations import Demonstrations
@@ -70,14 +71,16 @@ def test_a_cached_conversation_gives_the_log_probabilities_of_a_plain_pass(tiny:
     policy = TransformerPolicy(tiny, slots=4, reply_tokens=12)
     policy.load(adapter)
     seen: list[tuple[list[int], torch.Tensor]] = []
-    draw = policy._draw
+    decoder = policy._decoder
+    assert isinstance(decoder, StepwiseDecoder)
+    draw = decoder.draw
 
-    def watching(held: Any, logits: torch.Tensor) -> list[int]:
-        tokens = draw(held, logits)
+    def watching(replies: Any, logits: torch.Tensor) -> list[int]:
+        tokens = draw(replies, logits)
         seen.append((tokens, torch.log_softmax(logits.float(), -1)))
         return tokens
 
-    policy._draw = watching  # type: ignore[method-assign]
+    decoder.draw = watching  # type: ignore[method-assign]
     trajectory = Player(policy, tiny.chat, tiny.context).play(episodes("maze", make_maze, 1)[1:], "adapter")[0]
     load_adapter(tiny.network, adapter)
     plain = log_probabilities(tiny.network, list(trajectory.token_ids))
