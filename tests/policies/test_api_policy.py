@@ -21,10 +21,10 @@ from local_server import LocalServer, Said, refusal
 from pydantic import ValidationError
 
 import fedse
-from fedse.errors import BadInput, ServerFailed, SwapFailed
+from fedse.errors import BadInput, RunConflict, ServerFailed, SwapFailed
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
-from fedse.experiment import Experiment
+from fedse.experiment import Experiment, stored_experiment
 from fedse.models.chat import ByteChat
 from fedse.models.served import Served
 from fedse.policies import rate_limit
@@ -32,6 +32,7 @@ from fedse.policies.api import ApiPolicy
 from fedse.protocols import Reply, Sampling
 from fedse.rollouts.demonstrations import demonstrate
 from fedse.rollouts.player import Episode, Player
+from fedse.runs.folder import RunFolder
 from fedse.types import Adapter, Outcome, Purpose, Task
 from fedse.worlds.maze import Maze
 
@@ -435,6 +436,29 @@ def test_a_server_that_dies_stops_the_run_and_the_same_command_goes_on(tmp_path:
         path = f"clients/east/episodes/{name}.jsonl"
         assert (resumed.folder / path).read_text() == (complete.folder / path).read_text()
     assert resumed.test == complete.test
+
+
+def test_a_run_goes_on_with_another_server_and_other_limits_but_not_with_another_model(tmp_path: Path) -> None:
+    with LocalServer(expert) as first:
+        fedse.run(experiment(first, rounds=1), tmp_path)
+    with LocalServer(expert) as second:
+        changed = {
+            "url": second.url,
+            "slots": 3,
+            "timeout": 7.0,
+            "retries": 1,
+            "requests_per_minute": 9000,
+            "tokens_per_minute": 9_000_000,
+        }
+        told = {"name": "api", "model": "m", **changed}
+        limits = {"error_share": 0.5}
+        moved = experiment(second, policy=told, engine={"name": "local", "processes": 1}, limits=limits)
+        resumed = fedse.run(moved, tmp_path)
+        for name, value in {"model": "another", "reply_tokens": 7}.items():
+            with pytest.raises(RunConflict, match=rf"different: policy\.{name}\)"):
+                fedse.run(experiment(second, policy={**told, name: value}), tmp_path)
+    assert stored_experiment(RunFolder.existing(resumed.folder)).policy.options["url"] == second.url
+    assert sorted(json.loads((resumed.folder / "manifest.json").read_text())["rounds"]) == ["0", "1", "2"]
 
 
 def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:

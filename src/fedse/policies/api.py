@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -24,6 +24,9 @@ from fedse.types import Adapter
 
 class ApiOptions(ServerOptions):
     """Which server, and how hard to press it."""
+
+    # Every reply is asked for with a seed of its own, so what is asked does not depend on how much is asked at once.
+    operational: ClassVar[frozenset[str]] = ServerOptions.operational | {"slots"}
 
     slots: int = Field(default=16, ge=1, le=1000)
     """Conversations at once, and so the most requests under way."""

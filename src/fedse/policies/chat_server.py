@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, field_validator
@@ -27,6 +27,9 @@ class ServerOptions(PluginOptions):
     """Which server, and how hard to press it."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
+    operational: ClassVar[frozenset[str]] = frozenset(
+        {"url", "key_from", "timeout", "retries", "requests_per_minute", "tokens_per_minute"}
+    )
 
     url: str
     """Where the server listens, such as http://localhost:8000/v1."""

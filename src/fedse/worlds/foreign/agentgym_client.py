@@ -14,7 +14,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -42,6 +42,8 @@ class AgentGymServer(ForeignWorld):
     version = 1
 
     class Options(World.Options):
+        operational: ClassVar[frozenset[str]] = frozenset({"url", "timeout"})
+
         url: str = Field(pattern=r"^https?://[^\s/]+")
         """Address of the server, as given to AgentGym; for maze and wordle it ends in /maze or /wordle."""
         environment: Literal["babyai", "textcraft", "webshop", "maze", "wordle", "alfworld", "sciworld"]
