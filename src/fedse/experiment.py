@@ -230,8 +230,13 @@ def run(
     path = Path(runs) / experiment.name
     _same_experiment(path, experiment)
     parts = build_parts(experiment)
-    warnings = [] if _has_begun(path) else _check_start(parts)
-    folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest())
+    warnings: list[Mapping[str, Any]] = []
+    start = ""
+    if not _has_begun(path):
+        warnings = _check_start(parts)
+        start = parts.start.fingerprint() if hasattr(parts.start, "fingerprint") else ""
+        _same_start(path, start)
+    folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest(), start)
     folder.lock()
     try:
         if folder.manifest()["experiment"] != experiment.digest():
@@ -303,6 +308,15 @@ def _same_experiment(path: Path, experiment: Experiment) -> None:
     done = folder.last_round() or 0
     if experiment.rounds < done:
         raise RunConflict(f"{path} already has {done} rounds, more than the {experiment.rounds} asked for.")
+
+
+def _same_start(path: Path, start: str) -> None:
+    """Some buffers may have begun with what the files held when the run was made; the others must not get something else."""
+    if (path / "manifest.json").exists() and RunFolder.existing(path).manifest().get("start", start) != start:
+        raise RunConflict(
+            f"{path} was begun with another content of the file that `start` names, and its first round is not complete: "
+            "restore the file, give this experiment another name, or remove the folder."
+        )
 
 
 def _differences(one: Any, other: Any, key: str = "") -> list[str]:
