@@ -489,7 +489,7 @@ def test_the_key_reaches_the_server_and_nothing_else(tmp_path: Path) -> None:
         server.behaviour = lambda number, body: refusal(401, f"Incorrect API key provided: {KEY}")
         locked = command("eval", "runs/served", folder=tmp_path)
     refused = command("export", "runs/served", "out", folder=tmp_path)
-    assert "NO UPDATE: nothing was trained" in run.stdout
+    assert "NO UPDATE: the learner abstained" in run.stdout
     assert "NOT COUNTED: " in run.stdout and "replies whose tokens the server did not tell" in run.stdout
     assert shown.returncode == exported.returncode == 0
     assert "Action:" in shown.stdout
