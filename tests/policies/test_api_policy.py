@@ -238,6 +238,71 @@ def test_tokens_from_the_servers_cache_are_told_apart_and_missing_numbers_are_co
     assert (usage.prefilled, usage.prefilled_without_cache, usage.decoded, usage.uncounted) == (20, 80, 3, 1)
 
 
+ANSWER: dict[str, Any] = {"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {},
+        "many",
+        [1],
+        {"prompt_tokens": 5},
+        {"prompt_tokens": "5", "completion_tokens": "1"},
+        {"prompt_tokens": -5, "completion_tokens": 1},
+    ],
+    ids=str,
+)
+def test_strange_token_counts_are_no_counts(usage: Any) -> None:
+    body = json.dumps({"choices": [ANSWER], "usage": usage}).encode()
+    with LocalServer(lambda number, asked: Said(body=body)) as server:
+        answering = policy(server)
+        answering.extend(answering.open(CHAT.opening("Rules."), Sampling(5, 1.0)), CHAT.turn("Go on."))
+        [reply] = answering.ready()
+    assert CHAT.text(reply.ids) == "fine"
+    assert (answering.usage.prefilled, answering.usage.decoded, answering.usage.uncounted) == (0, 0, 1)
+
+
+def test_a_cache_cannot_give_more_tokens_than_were_read() -> None:
+    for details, prefilled in (({"cached_tokens": 50}, 0), ("all of them", 5), ({"cached_tokens": None}, 5)):
+        usage = {"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": details}
+        body = json.dumps({"choices": [ANSWER], "usage": usage}).encode()
+        with LocalServer(lambda number, asked, body=body: Said(body=body)) as server:  # type: ignore[misc]
+            answering = policy(server)
+            answering.extend(answering.open(CHAT.opening("Rules."), Sampling(5, 1.0)), CHAT.turn("Go on."))
+            answering.ready()
+        assert answering.usage.prefilled == prefilled
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"first": ANSWER},
+        [None],
+        "fine",
+        [{**ANSWER, "message": "fine"}],
+        [{**ANSWER, "message": {"role": "assistant", "content": 7}}],
+        [{**ANSWER, "message": {"role": "assistant", "content": [{"type": "text", "text": "fine"}]}}],
+    ],
+    ids=range(6),
+)
+def test_an_answer_of_another_form_is_no_chat_completion(choices: Any) -> None:
+    body = json.dumps({"choices": choices}).encode()
+    with (
+        LocalServer(lambda number, asked: Said(body=body)) as server,
+        pytest.raises(BadInput, match="is no chat completion"),
+    ):
+        policy(server)
+
+
+@pytest.mark.parametrize("key", ["sk-one\nsk-two", "sk-\u2026", "sk-\x01"])
+def test_a_key_that_cannot_be_one_is_said_without_showing_it(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVER_KEY", key)
+    with LocalServer() as server, pytest.raises(BadInput, match="holds a character that no key has") as found:
+        policy(server, key_from="SERVER_KEY")
+    assert "sk-" not in str(found.value) and not server.requests
+
+
 TOO_LONG = [
     "This model's maximum context length is 2048 tokens. However, you requested 2100 tokens",
     "the request exceeds the available context size, try increasing it",
@@ -338,6 +403,8 @@ def test_a_served_model_takes_no_adapter() -> None:
         ({"url": f"me:{KEY}@127.0.0.1"}, "must be a plain address"),
         ({"url": "http://[::1/v1"}, "must be a plain address"),
         ({"url": "http://localhost:abc/v1"}, "must be a plain address"),
+        ({"url": "http://local\thost/v1"}, "must be a plain address"),
+        ({"url": "http://localhost/v1 "}, "must be a plain address"),
     ],
 )
 def test_a_key_in_the_wrong_place_is_refused_with_the_file_and_not_repeated(

@@ -296,6 +296,12 @@ def test_a_file_that_is_no_list_of_records_is_refused(
     assert len(str(caught.value).splitlines()) == 1
 
 
+def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    written(tmp_path, [record("maze_3")])
+    assert [found.task for found in begin(Path("~/shown.json"))] == ["3"]
+
+
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     for path in (tmp_path / "absent.json", tmp_path, tmp_path / "binary.json"):

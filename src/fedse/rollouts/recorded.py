@@ -33,7 +33,7 @@ class Recorded:
         """What to do when a record cannot be used: not begin at all, or go on without it and say so."""
 
     def __init__(self, path: Path, bad_records: str = "refuse") -> None:
-        self.path = path
+        self.path = path.expanduser()
         self.bad_records = bad_records
 
     @cached_property
@@ -74,8 +74,8 @@ class Recorded:
                 }
             )
         held_out = {task.id for split in ("validation", "test") for task in world.tasks(split)}
-        learned_from_anyway = {task.id for task in world.tasks("train")}
-        leaked = sum(task in held_out - learned_from_anyway for task, _ in chosen)
+        held_out -= {task.id for task in world.tasks("train")}
+        leaked = sum(task in held_out for task, _ in chosen)
         if leaked:
             warnings.append(
                 {
