@@ -56,12 +56,6 @@ SYLLABLES = (
 )
 """What the words begin with, what stands in the middle, how they end."""
 SPECIALS = ["<|pad|>", "<|end|>", "<|user|>", "<|agent|>"]
-TEMPLATE = (
-    "{% for message in messages %}"
-    "{{ '<|user|>' if message['role'] == 'user' else '<|agent|>' }}{{ message['content'] }}<|end|>"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}<|agent|>{% endif %}"
-)
 WIDTH, INNER, LAYERS, HEADS, KEY_HEADS = 192, 512, 4, 6, 2
 STEPS, ROWS, RATE, WARM_UP = 9000, 16, 2e-3, 200
 WORLD_TEXT = 0.5
@@ -159,6 +153,8 @@ def made_up_words() -> list[str]:
 def train_tokenizer(texts: list[str]) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
+
+    from fedse.models.tiny import TEMPLATE
 
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.Sequence(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -43,6 +43,8 @@ class ClientOptions(PluginOptions):
 
 class Experiment(PluginOptions):
     """A whole experiment. Where the paper names a value, it is the default."""
+
+    operational: ClassVar[frozenset[str]] = frozenset({"rounds"})
 
     name: str = Field(pattern=_NAME)
     """Name of the run; its folder is runs/NAME."""
@@ -228,8 +230,13 @@ def run(
     path = Path(runs) / experiment.name
     _same_experiment(path, experiment)
     parts = build_parts(experiment)
-    warnings = [] if _has_begun(path) else _check_start(parts)
-    folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest())
+    warnings: list[Mapping[str, Any]] = []
+    start = ""
+    if not _has_begun(path):
+        warnings = _check_start(parts)
+        start = parts.start.fingerprint() if hasattr(parts.start, "fingerprint") else ""
+        _same_start(path, start)
+    folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest(), start)
     folder.lock()
     try:
         if folder.manifest()["experiment"] != experiment.digest():
@@ -288,15 +295,12 @@ def _check_start(parts: Parts) -> list[Mapping[str, Any]]:
 
 
 def _same_experiment(path: Path, experiment: Experiment) -> None:
-    """Refuse to mix two experiments in one folder. More rounds than before are a continuation, not another experiment."""
+    """Refuse to mix two experiments in one folder. More rounds, or another value of what changes no result, go on."""
     if not (path / "manifest.json").exists():
         return
     folder = RunFolder.existing(path)
     stored = stored_experiment(folder)
-    changed = [
-        key for key in Experiment.model_fields if key != "rounds" and getattr(stored, key) != getattr(experiment, key)
-    ]
-    if changed:
+    if changed := _differences(stored.identity(), experiment.identity()):
         raise RunConflict(
             f"{path} holds a run of another experiment (different: {', '.join(changed)}): give this one another name, "
             "or remove the folder."
@@ -304,3 +308,23 @@ def _same_experiment(path: Path, experiment: Experiment) -> None:
     done = folder.last_round() or 0
     if experiment.rounds < done:
         raise RunConflict(f"{path} already has {done} rounds, more than the {experiment.rounds} asked for.")
+
+
+def _same_start(path: Path, start: str) -> None:
+    """Some buffers may have begun with what the files held when the run was made; the others must not get something else."""
+    if (path / "manifest.json").exists() and RunFolder.existing(path).manifest().get("start", start) != start:
+        raise RunConflict(
+            f"{path} was begun with another content of the file that `start` names, and its first round is not complete: "
+            "restore the file, give this experiment another name, or remove the folder."
+        )
+
+
+def _differences(one: Any, other: Any, key: str = "") -> list[str]:
+    """The keys that differ, as far down as both have the same ones."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return [
+            found
+            for name in one
+            for found in _differences(one[name], other[name], f"{key}.{name}" if key else str(name))
+        ]
+    return [] if one == other else [key]

@@ -112,7 +112,8 @@ class Start(Protocol):
 
     It may also have `size(client, label, world)`, the number of trajectories, for estimates. One that depends on files may
     have `check(client, label, world, model)`, which is called before anything is written: it raises `BadInput` if this
-    world could not begin, and returns what the user should read, as fields of warnings.
+    world could not begin, and returns what the user should read, as fields of warnings; and `fingerprint()`, a hash of what
+    the files hold: a run whose first round is not complete does not go on with another.
     """
 
     def trajectories(self, client: str, label: str, world: Any, chat: Chat, seed: int) -> list[Trajectory]: ...

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from fedse.cli import demo, doctor, evaluate, export, models, play, reference, run, runs, show, worlds
+from fedse.cli import demo, doctor, evaluate, export, interrupts, models, play, reference, run, runs, show, worlds
 from fedse.errors import FedseError
 
 
@@ -43,4 +43,10 @@ app.add_typer(worlds.app, name="worlds")
 
 
 def main() -> None:
-    app(prog_name="fedse")
+    interrupts.never_lose_one()
+    try:
+        app(prog_name="fedse")
+    except SystemExit as leaving:
+        if leaving.code == interrupts.CODE:
+            interrupts.leave()
+        raise

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from fedse.cli import interrupts
 from fedse.cli.console import make_console
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def run(
         return
     except KeyboardInterrupt:
         console.print(f"\nInterrupted. Nothing complete is lost; the same command goes on: {folder}")
-        raise typer.Exit(130) from None
+        raise typer.Exit(interrupts.CODE) from None
     if experiment.rounds:
         console.print(change_table(curves(RunFolder.existing(result.folder))))
     if result.test is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -20,6 +21,8 @@ class LocalEngine:
     """Plays the plans of all clients together. Results equal those of clients that play one after another."""
 
     class Options(PluginOptions):
+        operational: ClassVar[frozenset[str]] = frozenset({"processes"})
+
         processes: int = Field(default=0, ge=0)
         """Worker processes in which worlds take their steps; 0 steps them in this one. The results are the same."""
 

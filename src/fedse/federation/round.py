@@ -18,7 +18,7 @@ from fedse.adapters.packing import pack
 from fedse.adapters.stored import UpdateFile, store_update
 from fedse.aggregators.diagnostics import diagnose
 from fedse.errors import NothingTrained
-from fedse.federation.checks import NOTHING_TRAINED, CheckOptions, refusal
+from fedse.federation.checks import UNCHANGED, CheckOptions, refusal
 from fedse.protocols import Aggregator, Engine
 from fedse.types import ClientUpdate, RoundReport, RoundTask, ServerState
 
@@ -54,7 +54,7 @@ def run_round(
 
     # Sorted by name, so that the order of arrival cannot change the result.
     usable = [stored[client] for client in sorted(stored)]
-    if not usable and refused and all(reason == NOTHING_TRAINED for reason in refused.values()):
+    if not usable and refused and all(reason == UNCHANGED for reason in refused.values()):
         reasons = "; ".join(f"{client}: {reason}" for client, reason in sorted(refused.items()))
         raise NothingTrained(f"no update of round {number} could be used ({reasons}).")
     if usable:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 from safetensors.numpy import load_file, save
@@ -30,6 +30,8 @@ from fedse.types import Adapter, ClientUpdate, RoundReport, RoundTask, ServerSta
 
 class LimitOptions(PluginOptions):
     """When to give up."""
+
+    operational: ClassVar[frozenset[str]] = frozenset({"error_share"})
 
     error_share: float = Field(default=0.1, ge=0, le=1)
     """Stop when a larger share of a client's episodes in one round ended in an error of the world."""

@@ -13,7 +13,7 @@ class Standing(StrEnum):
     SENT = "sent"
     REFUSED = "refused"
     NOTHING_TO_LEARN_FROM = "nothing to learn from yet"
-    NOTHING_TRAINED = "nothing was trained"
+    ABSTAINED = "the learner abstained"
 
 
 def standing(update: ClientUpdate, sent: bool, refused: bool = False) -> Standing:
@@ -22,4 +22,4 @@ def standing(update: ClientUpdate, sent: bool, refused: bool = False) -> Standin
         return Standing.REFUSED
     if sent:
         return Standing.SENT
-    return Standing.NOTHING_TRAINED if update.counts.get("buffer") else Standing.NOTHING_TO_LEARN_FROM
+    return Standing.ABSTAINED if update.counts.get("buffer") else Standing.NOTHING_TO_LEARN_FROM

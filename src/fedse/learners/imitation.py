@@ -29,7 +29,7 @@ class ImitationOptions(PluginOptions):
     batch: int = Field(default=8, ge=1)
     """Trajectories behind one step of the optimiser."""
     micro_batch: int | None = Field(default=None, ge=1)
-    """Trajectories that go through the model at once; fewer than `batch` saves memory and changes no result."""
+    """Trajectories that go through the model at once; fewer than `batch` saves memory and changes only roundings."""
     clip: float = Field(default=1.0, gt=0)
     """Largest norm of a gradient."""
 

@@ -48,6 +48,8 @@ class CausalLM:
     Options: type[ModelOptions] = ModelOptions
     options: ModelOptions
     name: str
+    revision: str | None = None
+    """Which version of a model on the hub; None is the newest."""
 
     def __init__(self, **options: Any) -> None:
         try:
@@ -73,6 +75,7 @@ class CausalLM:
             target_modules=lora.targets,
             task_type="CAUSAL_LM",
             base_model_name_or_path=self.name,
+            revision=self.revision,
         )
         try:
             self.network = peft.get_peft_model(self.place(base), config)
