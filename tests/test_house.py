@@ -30,7 +30,16 @@ LAYERS = [
 ]
 TORCH_AT_IMPORT = {
     "adapters/swap.py",
+    "learners/attention_kernels.py",
+    "learners/cross_entropy.py",
     "learners/likelihood.py",
+    "learners/lora_vector.py",
+    "learners/low_rank.py",
+    "learners/packed_attention.py",
+    "learners/packed_llama.py",
+    "learners/padded_network.py",
+    "learners/passes.py",
+    "learners/recorded.py",
     "policies/llama_decoder.py",
     "policies/network_decoder.py",
     "policies/slot_cache.py",
