@@ -73,7 +73,8 @@ def test_a_compiled_pass_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     """Traced and differentiated as for a GPU; generating code for this CPU would take minutes."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     network = adapted(NETWORKS["llama"](), TARGETS["all"])
-    through = pass_for(network, checkpointing=False, compiled=True)
+    vector = LoraVector(network)
+    through = PackedPass(vector, PackedLlama(network, vector, compiled=True))
     for lengths in ((40, 25, 70), (33, 90)):
         examples = conversations(*lengths)
         assert_same(gradient_of(through, examples, 9), padded_gradient(network, examples))
@@ -127,8 +128,13 @@ def test_other_networks_go_through_their_own_forward_pass() -> None:
                 module.p = 0.0
         assert_same(gradient_of(through, examples), padded_gradient(gpt, examples))
     assert not gpt.training and not gpt.get_base_model().is_gradient_checkpointing
-    with pytest.raises(BadInput, match=r"learner\.compile: .* gpt2"):
-        pass_for(gpt, checkpointing=False, compiled=True)
+
+
+def test_compiling_is_for_known_networks_on_a_gpu() -> None:
+    gpt = adapted(GPT2LMHeadModel(GPT2Config(vocab_size=96, n_embd=48, n_layer=2, n_head=2)), ["c_attn"])
+    for network, name in ((gpt, "gpt2"), (adapted(NETWORKS["llama"](), TARGETS["all"]), "llama")):
+        with pytest.raises(BadInput, match=rf"learner\.compile: .* {name} on cpu in float32"):
+            pass_for(network, checkpointing=False, compiled=True)
 
 
 def test_what_the_packed_pass_does_not_know_it_leaves_alone() -> None:

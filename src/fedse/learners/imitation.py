@@ -37,7 +37,8 @@ class ImitationOptions(PluginOptions):
     checkpointing: bool = False
     """Computes the inside of each layer twice instead of keeping it: saves memory, takes about a third longer."""
     compile: bool = False
-    """Fuses small operations with torch.compile, which takes a minute at the beginning of a run. Llama, Mistral, Qwen."""
+    """Fuses small operations with torch.compile, which takes a minute or more at the beginning of a run. For Llama, Mistral
+    and Qwen in bfloat16 on a GPU; on CPUs it made nano slower."""
     clip: float = Field(default=1.0, gt=0)
     """Largest norm of a gradient."""
 

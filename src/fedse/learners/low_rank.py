@@ -7,6 +7,9 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+Pair = tuple[torch.Tensor, torch.Tensor]
+"""LoRA's A and B."""
+
 
 class _Adapted(torch.autograd.Function):
     """inputs (weight + scale B A)^T + bias, with gradients for inputs, A and B. Keeps nothing wide but its inputs."""
@@ -49,15 +52,10 @@ class _Adapted(torch.autograd.Function):
 
 
 def adapted_linear(
-    inputs: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    down: torch.Tensor | None,
-    up: torch.Tensor | None,
-    scale: float,
+    inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, pair: Pair | None, scale: float
 ) -> torch.Tensor:
-    """Outputs of rows of inputs; `down` and `up` are LoRA's A and B, or both None."""
-    if down is None or up is None:
+    """Outputs for rows of inputs, with or without an adapter."""
+    if pair is None:
         return functional.linear(inputs, weight, bias)
-    outputs: torch.Tensor = _Adapted.apply(inputs, weight, bias, down, up, scale)  # type: ignore[no-untyped-call]
+    outputs: torch.Tensor = _Adapted.apply(inputs, weight, bias, *pair, scale)  # type: ignore[no-untyped-call]
     return outputs

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from fedse.learners.attention_kernels import CudaFlash, kernel_for
 from fedse.learners.cross_entropy import linear_cross_entropy
 from fedse.learners.lora_vector import LoraVector
-from fedse.learners.low_rank import adapted_linear
+from fedse.learners.low_rank import Pair, adapted_linear
 from fedse.learners.packed_attention import Segments, packed_attention
 
 _FAMILY = ("llama", "mistral", "qwen2", "qwen3")
@@ -68,6 +68,7 @@ class _Layer:
 
 
 Factors = Sequence[torch.Tensor]
+Pairs = tuple[Pair | None, ...]
 
 
 class _Arrange(torch.autograd.Function):
@@ -195,16 +196,23 @@ class PackedLlama:
         keep: torch.Tensor | None,
         hidden: torch.Tensor,
     ) -> torch.Tensor:
-        three = self._before(hidden, layer, factors, turn)
+        # Looked up here: a compiled function would be compiled anew for each layer's own number.
+        def pairs(*matrices: _Matrix) -> Pairs:
+            return tuple(
+                None if matrix.factors is None else (factors[matrix.factors], factors[matrix.factors + 1])
+                for matrix in matrices
+            )
+
+        three = self._before(hidden, layer, pairs(*layer.query_key_value), turn)
         seen = packed_attention(three, segments, self._scale, self._kernel).flatten(1)
         if keep is not None:
             hidden, seen = hidden.index_select(0, keep), seen.index_select(0, keep)
-        return self._after(hidden, seen, layer, factors)
+        return self._after(hidden, seen, layer, pairs(layer.out), pairs(*layer.gate_up), pairs(layer.down))
 
     def _before_attention(
-        self, hidden: torch.Tensor, layer: _Layer, factors: Factors, turn: tuple[torch.Tensor, torch.Tensor]
+        self, hidden: torch.Tensor, layer: _Layer, pairs: Pairs, turn: tuple[torch.Tensor, torch.Tensor]
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        mixed = self._project(self._norm(hidden, layer.before_attention), layer.query_key_value, factors)
+        mixed = _projected(self._norm(hidden, layer.before_attention), layer.query_key_value, pairs)
         mixed = mixed.view(len(hidden), -1, self._head_size)
         queries, keys, values = torch.split(mixed, [self._heads, self._key_heads, self._key_heads], dim=1)
         if layer.query_norm is not None and layer.key_norm is not None:
@@ -212,21 +220,12 @@ class PackedLlama:
         return _turned(queries, turn), _turned(keys, turn), values
 
     def _after_attention(
-        self, hidden: torch.Tensor, seen: torch.Tensor, layer: _Layer, factors: Factors
+        self, hidden: torch.Tensor, seen: torch.Tensor, layer: _Layer, out: Pairs, gate_up: Pairs, down: Pairs
     ) -> torch.Tensor:
-        hidden = hidden + self._project(seen, (layer.out,), factors)
-        gate_up = self._project(self._norm(hidden, layer.before_feed_forward), layer.gate_up, factors)
-        gate, up = gate_up.chunk(2, dim=-1)
-        return hidden + self._project(functional.silu(gate) * up, (layer.down,), factors)
-
-    def _project(self, inputs: torch.Tensor, matrices: tuple[_Matrix, ...], factors: Factors) -> torch.Tensor:
-        outputs = []
-        for matrix in matrices:
-            down = up = None
-            if matrix.factors is not None:
-                down, up = factors[matrix.factors], factors[matrix.factors + 1]
-            outputs.append(adapted_linear(inputs, matrix.weight, matrix.bias, down, up, matrix.scale))
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+        hidden = hidden + _projected(seen, (layer.out,), out)
+        inner = _projected(self._norm(hidden, layer.before_feed_forward), layer.gate_up, gate_up)
+        gate, up = inner.chunk(2, dim=-1)
+        return hidden + _projected(functional.silu(gate) * up, (layer.down,), down)
 
     def _norm(self, inputs: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return functional.rms_norm(inputs, weight.shape, weight, self._epsilon)
@@ -235,6 +234,14 @@ class PackedLlama:
 def _turned(vectors: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
     cosine, sine = turn
     return torch.addcmul(vectors * cosine, vectors.roll(vectors.shape[-1] // 2, -1), sine)
+
+
+def _projected(inputs: torch.Tensor, matrices: tuple[_Matrix, ...], pairs: Pairs) -> torch.Tensor:
+    outputs = [
+        adapted_linear(inputs, matrix.weight, matrix.bias, pair, matrix.scale)
+        for matrix, pair in zip(matrices, pairs, strict=True)
+    ]
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
 
 
 class _FactorLayout:

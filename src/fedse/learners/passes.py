@@ -33,13 +33,17 @@ def pass_for(network: Any, checkpointing: bool, compiled: bool) -> Pass:
     vector = LoraVector(network)
     if PackedLlama.suits(network):
         llama = PackedLlama(network, vector, checkpointing, compiled)
-        return RecordedPass(vector, llama) if llama.can_be_recorded else PackedPass(vector, llama)
-    if compiled:
-        raise BadInput(
-            f"learner.compile: works for Llama, Mistral and Qwen in one precision on one device, which this "
-            f"{network.config.model_type} is not: leave it out."
-        )
-    return PaddedPass(vector, PaddedNetwork(network, vector, checkpointing))
+        if llama.can_be_recorded:
+            return RecordedPass(vector, llama)
+        if not compiled:
+            return PackedPass(vector, llama)
+    elif not compiled:
+        return PaddedPass(vector, PaddedNetwork(network, vector, checkpointing))
+    precision = str(network.dtype).removeprefix("torch.")
+    raise BadInput(
+        "learner.compile: is for Llama, Mistral and Qwen on a GPU in bfloat16, and this is "
+        f"{network.config.model_type} on {vector.values.device} in {precision}: leave it out."
+    )
 
 
 class PackedPass:
