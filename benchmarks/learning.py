@@ -227,7 +227,7 @@ def measured(make: Callable[[], Any], model: Any, rounds: dict[str, list[Traject
         "tokens_per_second": round(tokens / statistics.median(totals)),
         "by_client": {client: round(statistics.median(taken), 3) for client, taken in seconds.items()},
         "loss": losses,
-        "peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2) if on_gpu else None,
+        "peak_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2) if on_gpu else None,
         "adapters": adapters,
     }
 

@@ -32,6 +32,7 @@ TORCH_AT_IMPORT = {
     "adapters/swap.py",
     "learners/attention_kernels.py",
     "learners/cross_entropy.py",
+    "learners/gated_unit.py",
     "learners/likelihood.py",
     "learners/lora_vector.py",
     "learners/low_rank.py",

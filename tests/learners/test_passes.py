@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,8 +18,9 @@ from fedse.learners import packed_llama
 from fedse.learners.attention_kernels import Plain
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.packed_llama import PackedLlama
-from fedse.learners.packing import Example, opening_of
+from fedse.learners.packing import Example, opening_of, pack
 from fedse.learners.passes import PackedPass, PaddedPass, Pass, pass_for
+from fedse.learners.recorded import Sizes, filled, unfilled
 
 pytestmark = pytest.mark.filterwarnings("ignore:Model has .tie_word_embeddings:UserWarning")
 
@@ -104,6 +106,23 @@ def test_the_gradient_of_two_parts_is_their_sum() -> None:
     first, _ = through.add_gradient(examples[:1], 9, 1.0)
     rest, _ = through.add_gradient(examples[1:], 9, 1.0)
     assert_same(((first + rest).item(), through.vector.gradient), whole)
+
+
+@pytest.mark.parametrize("opening", [0, 9])
+def test_a_pack_that_is_padded_to_fixed_sizes_gives_the_same(opening: int) -> None:
+    """What a CUDA graph computes, here without the graph."""
+    network = adapted(NETWORKS["llama"](), TARGETS["all"])
+    examples = conversations(150, 60, 233)
+    packed = pack(examples, opening)
+    sizes = Sizes.that_hold(packed)
+    assert sizes.tokens > len(packed.ids) and sizes.predicting > len(packed.targets)
+    importance = (torch.arange(sizes.predicting) < len(packed.targets)).float()
+    tensors = unfilled(torch.from_numpy(filled(packed, sizes)), importance, sizes)
+    lengths = tuple(length for length in tensors.segments.boundaries.diff().tolist() if length)
+    tensors = replace(tensors, segments=replace(tensors.segments, lengths=lengths))
+    vector = LoraVector(network)
+    loss = PackedLlama(network, vector).add_gradient(tensors)
+    assert_same((loss.item(), vector.gradient), padded_gradient(network, examples))
 
 
 def test_in_bfloat16_the_gradient_is_as_near_to_the_true_one_as_that_of_the_padded_pass() -> None:

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fedse.learners.attention_kernels import CudaFlash, kernel_for
 from fedse.learners.cross_entropy import linear_cross_entropy
+from fedse.learners.gated_unit import gated
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.low_rank import Pair, adapted_linear
 from fedse.learners.packed_attention import Segments, packed_attention
@@ -224,8 +225,7 @@ class PackedLlama:
     ) -> torch.Tensor:
         hidden = hidden + _projected(seen, (layer.out,), out)
         inner = _projected(self._norm(hidden, layer.before_feed_forward), layer.gate_up, gate_up)
-        gate, up = inner.chunk(2, dim=-1)
-        return hidden + _projected(functional.silu(gate) * up, (layer.down,), down)
+        return hidden + _projected(gated(inner), (layer.down,), down)
 
     def _norm(self, inputs: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return functional.rms_norm(inputs, weight.shape, weight, self._epsilon)

@@ -119,6 +119,8 @@ class Recorded:
             self._llama.add_gradient(unfilled(held, importance, sizes))
         torch.cuda.current_stream(device).wait_stream(stream)
         self._vector.gradient.copy_(before)
+        # What that pass took cannot be used by the graph, which has its own memory.
+        torch.cuda.empty_cache()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
             loss = self._llama.add_gradient(unfilled(held, importance, sizes))
