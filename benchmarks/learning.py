@@ -195,41 +195,68 @@ class Padded(Imitation):
         return super().learn(start, trajectories, key)
 
 
-def measured(make: Callable[[], Any], model: Any, rounds: dict[str, list[Trajectory]], repeats: int) -> dict[str, Any]:
-    """Each client's round `repeats` times after one that warms up."""
-    on_gpu = model.device.startswith("cuda")
-    gc.collect()
-    if on_gpu:
+class Way:
+    """One way to learn, and how long each client's round took. The first time warms up and is told apart."""
+
+    def __init__(self, make: Callable[[], Any], model: Any, rounds: dict[str, list[Trajectory]]) -> None:
+        self.make, self.model, self.rounds = make, model, rounds
+        self.learner: Any = None
+        self.seconds: list[dict[str, float]] = []
+        self.cpu_seconds: list[float] = []
+        self.adapters: dict[str, Adapter] = {}
+        self.losses: dict[str, float] = {}
+
+    def repeat(self) -> None:
+        self.learner = self.learner or self.make()
+        start, taken, cpu_begun = self.model.initial_adapter(0), {}, time.process_time()
+        for client, trajectories in self.rounds.items():
+            begun = time.perf_counter()
+            self.adapters[client], metrics = self.learner.learn(start, trajectories, KEY)
+            if self.model.device.startswith("cuda"):
+                torch.cuda.synchronize()
+            taken[client] = time.perf_counter() - begun
+            self.losses[client] = round(metrics["loss"], 5)
+        self.seconds.append(taken)
+        self.cpu_seconds.append(time.process_time() - cpu_begun)
+
+    def report(self, tokens: int, operations: float, rate: float) -> dict[str, Any]:
+        first, *later = (sum(taken.values()) for taken in self.seconds)
+        middle = statistics.median(later)
+        return {
+            "seconds": round(middle, 3),
+            "spread": [round(min(later), 3), round(max(later), 3)],
+            "cpu_seconds": round(statistics.median(self.cpu_seconds[1:]), 3),
+            "first_seconds": round(first, 3),
+            "tokens_per_second": round(tokens / middle),
+            "share_of_matrix_rate": round(operations / middle / rate, 4),
+            "by_client": {
+                client: round(statistics.median(taken[client] for taken in self.seconds[1:]), 3)
+                for client in self.rounds
+            },
+            "loss": self.losses,
+        }
+
+
+def in_turn(ways: dict[str, Way], repeats: int) -> dict[str, float]:
+    """On a CPU, so that a busy moment of the machine does not fall on one way alone."""
+    for _ in range(repeats + 1):
+        for way in ways.values():
+            way.repeat()
+    return {}
+
+
+def one_after_another(ways: dict[str, Way], repeats: int) -> dict[str, float]:
+    """On a GPU, so that the memory that each way reserves can be told: it is returned, in GiB."""
+    reserved = {}
+    for name, way in ways.items():
+        gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    learner = make()
-    start = model.initial_adapter(0)
-    first, seconds = 0.0, dict[str, list[float]]()
-    adapters, losses = {}, {}
-    for client, trajectories in rounds.items():
-        for repeat in range(repeats + 1):
-            begun = time.perf_counter()
-            adapters[client], metrics = learner.learn(start, trajectories, KEY)
-            if on_gpu:
-                torch.cuda.synchronize()
-            taken = time.perf_counter() - begun
-            losses[client] = round(metrics["loss"], 5)
-            if repeat:
-                seconds.setdefault(client, []).append(taken)
-            else:
-                first += taken
-    totals = [sum(taken) for taken in zip(*seconds.values(), strict=True)]
-    tokens = sum(min(len(item.token_ids), model.context) for items in rounds.values() for item in items)
-    return {
-        "seconds": round(statistics.median(totals), 3),
-        "spread": [round(min(totals), 3), round(max(totals), 3)],
-        "first_seconds": round(first, 3),
-        "tokens_per_second": round(tokens / statistics.median(totals)),
-        "by_client": {client: round(statistics.median(taken), 3) for client, taken in seconds.items()},
-        "loss": losses,
-        "peak_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2) if on_gpu else None,
-        "adapters": adapters,
-    }
+        for _ in range(repeats + 1):
+            way.repeat()
+        reserved[name] = round(torch.cuda.max_memory_reserved() / 2**30, 2)
+        way.learner = None
+    return reserved
 
 
 def matrix_rate(device: str) -> float:
@@ -312,12 +339,8 @@ def main() -> None:
         "packed": lambda: Imitation(model, compile=given.compile, **settings),
     }
     rate, operations = matrix_rate(model.device), needed_operations(model, rounds)
-    ways = {}
-    for way in given.ways:
-        ways[way] = measured(makers[way], model, rounds, given.repeats)
-        ways[way]["share_of_matrix_rate"] = round(operations / ways[way]["seconds"] / rate, 4)
-        print(way, {key: value for key, value in ways[way].items() if key != "adapters"}, flush=True)
-    adapters = {way: found.pop("adapters") for way, found in ways.items()}
+    ways = {name: Way(makers[name], model, rounds) for name in given.ways}
+    reserved = (one_after_another if model.device.startswith("cuda") else in_turn)(ways, given.repeats)
     tokens = sum(min(len(item.token_ids), model.context) for items in rounds.values() for item in items)
     report: dict[str, Any] = {
         "hardware": torch.cuda.get_device_name() if model.device.startswith("cuda") else platform.processor(),
@@ -329,23 +352,27 @@ def main() -> None:
         "agent_share": round(sum(item.agent_tokens for items in rounds.values() for item in items) / tokens, 3),
         "matrix_rate_tflops": round(rate / 1e12, 3),
         "limit_tokens_per_second": round(tokens * rate / operations),
-        "ways": ways,
+        "ways": {name: way.report(tokens, operations, rate) for name, way in ways.items()},
+        "reserved_gib": reserved,
     }
     if "packed" in ways:
-        packed, start = ways["packed"], model.initial_adapter(0)
-        others = [way for way in ways if way != "packed"]
-        report["packed_times"] = {way: round(ways[way]["seconds"] / packed["seconds"], 2) for way in others}
+        others = [name for name in ways if name != "packed"]
+        times, start = {name: found["seconds"] for name, found in report["ways"].items()}, model.initial_adapter(0)
+        cpu_times = {name: found["cpu_seconds"] for name, found in report["ways"].items()}
+        report["packed_times"] = {name: round(times[name] / times["packed"], 2) for name in others}
+        report["packed_times_in_cpu_seconds"] = {
+            name: round(cpu_times[name] / cpu_times["packed"], 2) for name in others
+        }
+        report["packed_memory_share"] = {
+            name: round(reserved["packed"] / reserved[name], 3) for name in others if reserved
+        }
         report["likeness_to_packed"] = {
-            way: {
-                client: round(likeness(adapters[way][client], adapters["packed"][client], start), 5)
+            name: {
+                client: round(likeness(ways[name].adapters[client], ways["packed"].adapters[client], start), 5)
                 for client in rounds
             }
-            for way in others
+            for name in others
         }
-        if packed["peak_gib"]:
-            report["packed_memory_share"] = {
-                way: round(packed["peak_gib"] / ways[way]["peak_gib"], 3) for way in others
-            }
     text = json.dumps(report, indent=1)
     if given.output:
         given.output.write_text(text + "\n")
