@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import platform
 import statistics
 import tempfile
@@ -342,8 +343,9 @@ def main() -> None:
     ways = {name: Way(makers[name], model, rounds) for name in given.ways}
     reserved = (one_after_another if model.device.startswith("cuda") else in_turn)(ways, given.repeats)
     tokens = sum(min(len(item.token_ids), model.context) for items in rounds.values() for item in items)
+    machine = f"{platform.machine()}, {os.cpu_count()} cores"
     report: dict[str, Any] = {
-        "hardware": torch.cuda.get_device_name() if model.device.startswith("cuda") else platform.processor(),
+        "hardware": torch.cuda.get_device_name() if model.device.startswith("cuda") else machine,
         "threads": torch.get_num_threads(),
         "versions": {name: version(name) for name in ("torch", "transformers", "peft", "accelerate")},
         "settings": {key: str(value) if isinstance(value, Path) else value for key, value in vars(given).items()},
