@@ -35,10 +35,10 @@ class ImitationOptions(PluginOptions):
     """Tokens that go through the model at once, in whole trajectories: fewer save memory and change no result. null is
     16,384 on a GPU and 2,048 elsewhere."""
     checkpointing: bool = False
-    """Computes the inside of each layer twice instead of keeping it: saves memory, takes about a third longer."""
+    """Computes the inside of each layer twice instead of keeping it: saves memory, takes longer."""
     compile: bool = False
-    """Fuses small operations with torch.compile, which takes a minute or more at the beginning of a run. For Llama, Mistral
-    and Qwen in bfloat16 on a GPU; on CPUs it made nano slower."""
+    """Fuses small operations with torch.compile, which takes time at the beginning of a run. For Llama, Mistral and Qwen in
+    bfloat16 on a GPU; on a CPU it made nano slower."""
     clip: float = Field(default=1.0, gt=0)
     """Largest norm of a gradient."""
 

@@ -85,7 +85,7 @@ class _Graph:
 
 
 class Recorded:
-    """Graphs share their memory and stay from round to round, as recording takes as long as several passes."""
+    """Graphs share their memory and stay from round to round, as recording one takes a pass of its own."""
 
     def __init__(self, llama: PackedLlama, vector: LoraVector) -> None:
         self._llama, self._vector = llama, vector
