@@ -30,6 +30,9 @@ LAYERS = [
 ]
 TORCH_AT_IMPORT = {
     "adapters/swap.py",
+    "learners/attention_kernels.py",
+    "learners/cross_entropy.py",
+    "learners/gated_unit.py",
     "learners/likelihood.py",
     "policies/graphed.py",
     "policies/graphed_network.py",
@@ -37,6 +40,13 @@ TORCH_AT_IMPORT = {
     "policies/network_forward.py",
     "policies/stepwise.py",
     "policies/triton_kernels.py",
+    "learners/lora_vector.py",
+    "learners/low_rank.py",
+    "learners/packed_attention.py",
+    "learners/packed_llama.py",
+    "learners/padded_network.py",
+    "learners/passes.py",
+    "learners/recorded.py",
     "policies/slot_cache.py",
 }
 
