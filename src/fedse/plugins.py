@@ -60,6 +60,16 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "aggregator": {
         "mean": "fedse.aggregators.mean:Mean",
+        "size_weighted": "fedse.aggregators.size_weighted:SizeWeighted",
+        "success_weighted": "fedse.aggregators.success_weighted:SuccessWeighted",
+        "fedavgm": "fedse.aggregators.fedavgm:FedAvgM",
+        "fedadam": "fedse.aggregators.fedadam:FedAdam",
+        "fedyogi": "fedse.aggregators.fedyogi:FedYogi",
+        "median": "fedse.aggregators.median:CoordinateMedian",
+        "trimmed_mean": "fedse.aggregators.trimmed_mean:TrimmedMean",
+        "krum": "fedse.aggregators.krum:Krum",
+        "multi_krum": "fedse.aggregators.multi_krum:MultiKrum",
+        "norm_bounded": "fedse.aggregators.norm_bounded:NormBounded",
     },
     "engine": {
         "local": "fedse.engines.local:LocalEngine",
