@@ -70,6 +70,12 @@ KNOWN: dict[str, dict[str, str]] = {
         "krum": "fedse.aggregators.krum:Krum",
         "multi_krum": "fedse.aggregators.multi_krum:MultiKrum",
         "norm_bounded": "fedse.aggregators.norm_bounded:NormBounded",
+        "flexlora": "fedse.aggregators.flexlora:FlexLora",
+        "lora_fair": "fedse.aggregators.lora_fair:LoraFair",
+        "ffa_lora": "fedse.aggregators.ffa_lora:FfaLora",
+        "fedsa_lora": "fedse.aggregators.fedsa_lora:FedSaLora",
+        "fedex_lora": "fedse.aggregators.fedex_lora:FedExLora",
+        "flora": "fedse.aggregators.flora:Flora",
     },
     "engine": {
         "local": "fedse.engines.local:LocalEngine",

@@ -43,7 +43,8 @@ def factor(name: str) -> str:
 
 def part(name: str) -> str:
     """Which pair of its module a tensor belongs to: "residual", "personal", or nothing for the shared one."""
-    return next((other for other in (RESIDUAL, PERSONAL) if f".{other}." in name and factor(name)), "")
+    letter = factor(name)
+    return next((other for other in (RESIDUAL, PERSONAL) if f".lora_{letter}.{other}." in name), "")
 
 
 def in_part(name: str, other: str) -> str:

@@ -103,7 +103,7 @@ def effect(adapter: Adapter) -> Effect:
         partner = name.replace(".lora_A.", ".lora_B.")
         if factor(name) == "A" and partner in adapter.tensors:
             product = adapter.tensors[partner].astype(np.float64) @ tensor.astype(np.float64)
-            module = name.replace(f".{part(name)}.", ".") if part(name) else name
+            module = name.replace(f".lora_A.{part(name)}.", ".lora_A.")
             found[module] = found.get(module, 0.0) + product
         elif not factor(name) or name.replace(".lora_B.", ".lora_A.") not in adapter.tensors:
             found[name] = tensor.astype(np.float64)

@@ -1,11 +1,13 @@
-"""One process, one shared base model: the episodes of all clients are one batch, then each client learns in turn."""
+"""One process, one shared base model: the episodes of all clients are one batch, then each client learns in turn.
+
+Clients with private parts play with adapters of their own; clients whose adapters are equal share a batch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 from pydantic import Field
 
 from fedse.adapters.packing import unpack
@@ -13,7 +15,7 @@ from fedse.federation.client import Client
 from fedse.plugins import PluginOptions
 from fedse.protocols import Model, Policy, Tracker
 from fedse.rollouts.player import Episode, Player
-from fedse.types import ClientUpdate, RoundTask, Trajectory
+from fedse.types import Adapter, ClientUpdate, RoundTask, Trajectory
 
 
 class LocalEngine:
@@ -43,20 +45,30 @@ class LocalEngine:
         names = sorted(tasks)
         plans = {name: self._clients[name].plan(tasks[name]) for name in names}
         self.tracker.record("episodes_planned", clients={name: len(plans[name]) for name in names})
-        if any(not np.array_equal(tasks[name].vector, tasks[names[0]].vector) for name in names):
-            raise ValueError("the local engine plays all clients with one adapter; their tasks carry different ones")
-        played = self._play(tasks[names[0]], [episode for name in names for episode in plans[name]])
+        alike: dict[str, list[str]] = {}
         for name in names:
-            task = tasks[name]
+            alike.setdefault(self._adapter(name, tasks[name]).digest(), []).append(name)
+        played = [
+            trajectory
+            for group in alike.values()
+            for trajectory in self._play(
+                tasks[group[0]],
+                self._adapter(group[0], tasks[group[0]]),
+                [episode for name in group for episode in plans[name]],
+            )
+        ]
+        for name in names:
             own = [trajectory for trajectory in played if trajectory.client == name]
-            self.tracker.record("client_learning", client=name, round=task.round)
-            # Unpacked anew for each client: nothing one client does to its arrays can reach another.
-            yield self._clients[name].answer(task, unpack(task.vector, task.layout, task.config), own)
+            self.tracker.record("client_learning", client=name, round=tasks[name].round)
+            yield self._clients[name].answer(tasks[name], self._adapter(name, tasks[name]), own)
 
-    def _play(self, task: RoundTask, episodes: Sequence[Episode]) -> list[Trajectory]:
+    def _adapter(self, name: str, task: RoundTask) -> Adapter:
+        """Made anew whenever it is needed: nothing one client does to its arrays can reach another."""
+        return self._clients[name].complete(task, unpack(task.vector, task.layout, task.config))
+
+    def _play(self, task: RoundTask, adapter: Adapter, episodes: Sequence[Episode]) -> list[Trajectory]:
         if not episodes:
             return []
-        adapter = unpack(task.vector, task.layout, task.config)
         self.policy.load(adapter)
         before = replace(self.policy.usage)
         played = self.player.play(episodes, adapter.digest())

@@ -51,9 +51,10 @@ class Imitation:
     def learn(
         self, start: Adapter, trajectories: Sequence[Trajectory], key: int
     ) -> tuple[Adapter, Mapping[str, float]]:
-        from fedse.adapters.swap import load_adapter, read_adapter
+        from fedse.adapters.swap import load_adapter, read_adapter, train_only
         from fedse.learners.likelihood import fit
 
         load_adapter(self.model.network, start)
+        train_only(self.model.network, start)
         metrics = fit(self.model.network, trajectories, self.model.context, key, **self.options.model_dump())
         return read_adapter(self.model.network, like=start), metrics
