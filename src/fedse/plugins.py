@@ -62,6 +62,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "mean": "fedse.aggregators.mean:Mean",
         "size_weighted": "fedse.aggregators.size_weighted:SizeWeighted",
         "success_weighted": "fedse.aggregators.success_weighted:SuccessWeighted",
+        "adaptive": "fedse.aggregators.adaptive:Adaptive",
         "fedavgm": "fedse.aggregators.fedavgm:FedAvgM",
         "fedadam": "fedse.aggregators.fedadam:FedAdam",
         "fedyogi": "fedse.aggregators.fedyogi:FedYogi",

@@ -8,7 +8,7 @@ import torch
 
 from fedse.errors import BadInput
 from fedse.learners.imitation import Imitation
-from fedse.learners.likelihood import group
+from fedse.learners.likelihood import group, pull_back
 from fedse.models.table import Table
 from fedse.rollouts.demonstrations import Demonstrations
 from fedse.worlds.maze import Maze
@@ -58,6 +58,33 @@ def test_a_cosine_schedule_ends_lower_than_a_constant_one(tiny: Any, demonstrati
         learned, _ = Imitation(tiny, schedule=schedule, learning_rate=1e-3, batch=2).learn(start, demonstrations, 1)
         norms[schedule] = sum(float(np.abs(learned.tensors[n] - start.tensors[n]).sum()) for n in start.tensors)
     assert norms["cosine"] < norms["constant"]
+
+
+def test_the_proximal_term_is_the_gradient_of_its_formula() -> None:
+    draw = torch.Generator().manual_seed(0)
+    anchors = [torch.randn(3, 4, generator=draw), torch.randn(5, generator=draw)]
+    ours = [torch.nn.Parameter(anchor + torch.randn(anchor.shape, generator=draw)) for anchor in anchors]
+    theirs = [torch.nn.Parameter(parameter.detach().clone()) for parameter in ours]
+
+    def loss(parameters: Any) -> Any:
+        return sum((parameter**3).sum() for parameter in parameters)
+
+    loss(ours).backward()
+    pull_back(ours, anchors, 0.7)
+    away = sum(((parameter - anchor) ** 2).sum() for parameter, anchor in zip(theirs, anchors, strict=True))
+    (loss(theirs) + 0.35 * away).backward()
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad, other.grad)
+
+
+def test_a_stronger_proximal_term_keeps_a_client_nearer_to_the_broadcast(tiny: Any, demonstrations: Any) -> None:
+    start = tiny.initial_adapter(0)
+    away = []
+    for proximal in (0.0, 10.0, 1000.0):
+        learner = Imitation(tiny, epochs=4, batch=1, learning_rate=1e-3, schedule="constant", proximal=proximal)
+        learned, _ = learner.learn(start, demonstrations[:3], 1)
+        away.append(sum(float(((learned.tensors[n] - start.tensors[n]) ** 2).sum()) for n in start.tensors))
+    assert away[0] > 1.5 * away[1] > 1.5**2 * away[2]
 
 
 def test_batches_hold_everything_once_and_little_padding() -> None:

@@ -6,8 +6,8 @@
 D minimises || (mean(B) + D) mean(A) - mean_k B_k A_k ||^2 + s || D ||^2, with s = `strength` times the mean squared norm of
 the rows of mean(A). The paper measures closeness by a cosine and takes gradient steps; this is the closed form for the
 squared error. Tensors that belong to no pair are averaged.
-Cost: traffic as `mean`; for a module of d outputs and k inputs the server needs about 2 K r^2 (d + k) operations, reads
-everything twice and holds one module of one client and three vectors.
+Cost: traffic as `mean`; for a module of d outputs and k inputs the server needs about 2 K r^2 (d + k) operations and holds
+the factors of one module of all clients and one vector.
 Helps: where `product_gap` is large and neither traffic nor rank may grow: it recovers the part of the gap that lies in the
 row space of mean(A), and nothing beyond.
 """
@@ -48,11 +48,12 @@ class LoraFair(Rule):
         found = {name: factors.mean(name) for name in lone}
         moved = size = 0.0
         for down, up in modules:
-            mean_down, mean_up = factors.mean(down), factors.mean(up)
+            downs, ups = factors[down], factors[up]
+            mean_down, mean_up = np.mean(downs, axis=0), np.mean(ups, axis=0)
             # R A^T without R: the mean of B_k (A_k A^T) less mean(B) (A A^T).
             gram = mean_down @ mean_down.T
             seen = np.zeros_like(mean_up)
-            for own_up, own_down in zip(factors.each(up), factors.each(down), strict=True):
+            for own_up, own_down in zip(ups, downs, strict=True):
                 seen += own_up @ (own_down @ mean_down.T) / len(updates)
             strength = self.strength * float(np.trace(gram)) / len(gram)
             correction: Matrix = np.zeros_like(mean_up)

@@ -32,6 +32,9 @@ class ImitationOptions(PluginOptions):
     """Trajectories that go through the model at once; fewer than `batch` saves memory and changes no result."""
     clip: float = Field(default=1.0, gt=0)
     """Largest norm of a gradient."""
+    proximal: float = Field(default=0.0, ge=0)
+    """Adds proximal / 2 * || adapter - adapter at the round's beginning ||^2 to the loss, which holds clients together
+    (FedProx, arXiv 1812.06127)."""
 
 
 class Imitation:

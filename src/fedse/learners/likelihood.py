@@ -28,6 +28,7 @@ def fit(
     batch: int,
     micro_batch: int | None,
     clip: float,
+    proximal: float = 0.0,
 ) -> dict[str, float]:
     """Train the LoRA parameters in place. Trajectories longer than the context are cut to it."""
     examples = [(list(item.token_ids[:context]), list(item.train_mask[:context])) for item in trajectories]
@@ -40,6 +41,7 @@ def fit(
     batches = [chosen for _ in range(epochs) for chosen in group(examples, batch, random)]
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimiser = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
+    broadcast = [parameter.detach().clone() for parameter in parameters] if proximal else []
     losses: list[float] = []
     padded = real = 0
     network.train()
@@ -57,6 +59,7 @@ def fit(
                 total += float(loss.detach())
                 padded += int(attention.numel() - attention.sum())
                 real += int(attention.sum())
+            pull_back(parameters, broadcast, proximal)
             torch.nn.utils.clip_grad_norm_(parameters, clip)
             optimiser.step()
             losses.append(total)
@@ -70,6 +73,13 @@ def fit(
         "tokens": float(real),
         "padded_share": padded / (padded + real),
     }
+
+
+@torch.no_grad()
+def pull_back(parameters: Sequence[Any], broadcast: Sequence[torch.Tensor], proximal: float) -> None:
+    """Add the gradient of FedProx's proximal / 2 * || parameters - broadcast ||^2, if there is anything to keep to."""
+    for parameter, anchor in zip(parameters, broadcast, strict=False):
+        parameter.grad.add_(parameter - anchor, alpha=proximal)
 
 
 def _factor(schedule: str, progress: float) -> float:
