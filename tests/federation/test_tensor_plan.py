@@ -241,3 +241,20 @@ def test_a_client_exports_the_adapter_it_plays_with(factored: Callable[..., Expe
     done = CliRunner().invoke(app, ["export", str(plain.folder), str(tmp_path / "none"), "--client", "east"])
     assert done.exit_code == 2 and "keeps nothing private" in done.output
     assert TENSOR not in east.tensors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("setting", "keeps"),
+    [({"aggregator": "fedsa_lora"}, True), ({"aggregator": "flora"}, False), ({"personal": {"rank": 2}}, True)],
+)
+def test_a_language_model_goes_on_after_a_stop_as_if_there_were_none(
+    tiny_experiment: Experiment, tmp_path: Path, setting: dict[str, Any], keeps: bool
+) -> None:
+    content = {**json.loads(tiny_experiment.model_dump_json()), **setting}
+    straight = fedse.run(Experiment(**content), tmp_path / "straight")
+    fedse.run(Experiment(**{**content, "rounds": 1}), tmp_path / "stopped")
+    resumed = fedse.run(Experiment(**content), tmp_path / "stopped")
+    assert resumed.adapter.digest() == straight.adapter.digest()
+    assert private(resumed.folder) == private(straight.folder)
+    assert bool(private(straight.folder)) == keeps

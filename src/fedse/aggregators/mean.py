@@ -3,7 +3,7 @@
     next = (1 / K) * sum over clients k of adapter_k
 
 Cost: one adapter up and one down for each client; the server reads each update once, 2 operations for each value of each
-client, and holds two vectors whatever the number of clients.
+client, and holds one update and two vectors in float64, whatever the number of clients.
 Helps: always a good start. Inexact for the product: mean(B_k A_k) differs from mean(B_k) mean(A_k) by the covariance of the
 factors' deviations, which every round's report states as `product_gap`.
 """
