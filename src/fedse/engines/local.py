@@ -1,6 +1,6 @@
 """One process, one shared base model: the episodes of all clients are one batch, then each client learns in turn.
 
-Clients with private parts play with adapters of their own; clients whose adapters are equal share a batch.
+Clients that keep something private have adapters of their own; then there is one batch for each adapter.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from fedse.adapters.packing import unpack
 from fedse.federation.client import Client
 from fedse.plugins import PluginOptions
 from fedse.protocols import Model, Policy, Tracker
@@ -45,37 +44,32 @@ class LocalEngine:
         names = sorted(tasks)
         plans = {name: self._clients[name].plan(tasks[name]) for name in names}
         self.tracker.record("episodes_planned", clients={name: len(plans[name]) for name in names})
-        alike: dict[str, list[str]] = {}
+        batches: dict[str, tuple[Adapter, list[Episode]]] = {}
         for name in names:
-            alike.setdefault(self._adapter(name, tasks[name]).digest(), []).append(name)
+            adapter = self._clients[name].adapter(tasks[name])
+            batches.setdefault(adapter.digest(), (adapter, []))[1].extend(plans[name])
         played = [
             trajectory
-            for group in alike.values()
-            for trajectory in self._play(
-                tasks[group[0]],
-                self._adapter(group[0], tasks[group[0]]),
-                [episode for name in group for episode in plans[name]],
-            )
+            for digest, (adapter, episodes) in batches.items()
+            for trajectory in self._play(tasks[names[0]].round, adapter, digest, episodes)
         ]
         for name in names:
+            task = tasks[name]
             own = [trajectory for trajectory in played if trajectory.client == name]
-            self.tracker.record("client_learning", client=name, round=tasks[name].round)
-            yield self._clients[name].answer(tasks[name], self._adapter(name, tasks[name]), own)
+            self.tracker.record("client_learning", client=name, round=task.round)
+            # Made anew for each client: nothing one client does to its arrays can reach another.
+            yield self._clients[name].answer(task, self._clients[name].adapter(task), own)
 
-    def _adapter(self, name: str, task: RoundTask) -> Adapter:
-        """Made anew whenever it is needed: nothing one client does to its arrays can reach another."""
-        return self._clients[name].complete(task, unpack(task.vector, task.layout, task.config))
-
-    def _play(self, task: RoundTask, adapter: Adapter, episodes: Sequence[Episode]) -> list[Trajectory]:
+    def _play(self, round: int, adapter: Adapter, digest: str, episodes: Sequence[Episode]) -> list[Trajectory]:
         if not episodes:
             return []
         self.policy.load(adapter)
         before = replace(self.policy.usage)
-        played = self.player.play(episodes, adapter.digest())
+        played = self.player.play(episodes, digest)
         usage = self.policy.usage
         self.tracker.record(
             "episodes_played",
-            round=task.round,
+            round=round,
             episodes=len(played),
             prefilled=usage.prefilled - before.prefilled,
             prefilled_without_cache=usage.prefilled_without_cache - before.prefilled_without_cache,

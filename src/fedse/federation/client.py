@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 from pydantic import Field
 
-from fedse.adapters.packing import pack
+from fedse.adapters.packing import pack, unpack
 from fedse.adapters.personal import PersonalOptions, first_pair
 from fedse.adapters.plan import TensorPlan, frozen, private, sent
 from fedse.adapters.private import PrivatePart
@@ -84,8 +84,9 @@ class Client:
         self.personal = personal
         self._references = cache(self._measure_references)
 
-    def complete(self, task: RoundTask, broadcast: Adapter) -> Adapter:
-        """The adapter this client plays and learns with: the broadcast one, its private tensors in their place."""
+    def adapter(self, task: RoundTask) -> Adapter:
+        """What this client plays with and learns from: the broadcast adapter, its private tensors in their place."""
+        broadcast = unpack(task.vector, task.layout, task.config)
         own = self.private_part.before(task.round + 1 if task.kind == "evaluate" else task.round)
         if self.personal.rank and not own:
             own = first_pair(broadcast, self.personal.rank, self.name, self.seed)
@@ -128,7 +129,6 @@ class Client:
 
     def learn(self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]) -> ClientUpdate:
         """Filter, remember, learn, and say nothing but numbers about it."""
-        adapter = self.complete(task, adapter)
         explored = [item for item in trajectories if item.purpose is Purpose.EXPLORE]
         finished = [item for item in explored if item.outcome is not Outcome.ERROR]
         kept = self.filter.keep(finished)
