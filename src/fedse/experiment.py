@@ -12,6 +12,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationError, field_validator
 
+from fedse.adapters.personal import PersonalOptions
+from fedse.adapters.plan import plan_of
+from fedse.adapters.private import PrivatePart
 from fedse.errors import BadInput, RunConflict, Stopped
 from fedse.evaluation.plot import draw_run
 from fedse.experience.buffer import Buffer, BufferOptions
@@ -68,6 +71,8 @@ class Experiment(PluginOptions):
     """How an adapter is fitted to the buffer."""
     aggregator: Annotated[Part, PartOf("aggregator", "mean")] = _part("aggregator", "mean")
     """How the adapters of the clients become one."""
+    personal: PersonalOptions = PersonalOptions()
+    """What each client keeps for itself."""
     checks: CheckOptions = CheckOptions()
     """Bounds an update has to keep."""
     evaluation: EvaluationOptions = EvaluationOptions()
@@ -123,6 +128,10 @@ class Parts:
 def build_parts(experiment: Experiment) -> Parts:
     worlds = {name: _worlds(name, options) for name, options in experiment.clients.items()}
     model = build("model", experiment.model)
+    if experiment.personal.rank and not hasattr(model, "network"):
+        raise BadInput(
+            f"personal.rank: the model '{experiment.model.name}' has no LoRA adapter to put another beside: leave it at 0."
+        )
     return Parts(
         model=model,
         policy=build("policy", experiment.policy, model),
@@ -165,6 +174,9 @@ def build_clients(experiment: Experiment, parts: Parts, run: RunFolder) -> list[
             exploration=experiment.exploration,
             evaluation=experiment.evaluation,
             seed=experiment.seed,
+            plan=plan_of(parts.aggregator),
+            private_part=PrivatePart(run.client_folder(name) / "private"),
+            personal=experiment.personal,
         )
         for name in sorted(experiment.clients)
     ]

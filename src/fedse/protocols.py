@@ -126,7 +126,10 @@ class Filter(Protocol):
 
 
 class Learner(Protocol):
-    """Fits an adapter to trajectories, starting from the broadcast one, with a fresh optimiser."""
+    """Fits an adapter to trajectories, starting from the broadcast one, with a fresh optimiser.
+
+    Tensors in `start.frozen` come back as they were.
+    """
 
     def learn(
         self, start: Adapter, trajectories: Sequence[Trajectory], key: int
@@ -151,7 +154,11 @@ class StoredUpdate(Protocol):
 
 
 class Aggregator(Protocol):
-    """Makes the next state from the updates of a round, which come sorted by client name."""
+    """Makes the next state from the updates of a round, which come sorted by client name.
+
+    It may have a `plan` (`adapters.plan.TensorPlan`) that says which factors clients train and send, and `promises`
+    (`aggregators.rule`) that `fedse aggregators check` tries.
+    """
 
     def aggregate(
         self, state: ServerState, updates: Sequence[StoredUpdate]

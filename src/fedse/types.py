@@ -97,6 +97,8 @@ class Adapter:
 
     tensors: Tensors
     config: Mapping[str, Any] = field(default_factory=dict)
+    frozen: frozenset[str] = frozenset()
+    """Names of tensors that a learner leaves as they are."""
 
     @property
     def layout(self) -> Layout:

@@ -10,6 +10,7 @@ from padded_reference import padded_loss
 from fedse.adapters.swap import load_adapter, read_adapter
 from fedse.errors import BadInput
 from fedse.learners.imitation import Imitation
+from fedse.learners.likelihood import pull_back
 from fedse.learners.packing import examples_of, group
 from fedse.models.table import Table
 from fedse.rollouts.demonstrations import Demonstrations
@@ -96,3 +97,30 @@ def test_an_epoch_is_what_a_plain_loop_over_padded_batches_does(tiny: Any, demon
 def test_a_table_is_no_language_model() -> None:
     with pytest.raises(BadInput, match="needs a language model"):
         Imitation(Table())  # type: ignore[arg-type]
+
+
+def test_the_proximal_term_is_the_gradient_of_its_formula() -> None:
+    draw = torch.Generator().manual_seed(0)
+    anchors = [torch.randn(3, 4, generator=draw), torch.randn(5, generator=draw)]
+    ours = [torch.nn.Parameter(anchor + torch.randn(anchor.shape, generator=draw)) for anchor in anchors]
+    theirs = [torch.nn.Parameter(parameter.detach().clone()) for parameter in ours]
+
+    def loss(parameters: Any) -> Any:
+        return sum((parameter**3).sum() for parameter in parameters)
+
+    loss(ours).backward()
+    pull_back(ours, anchors, 0.7)
+    away = sum(((parameter - anchor) ** 2).sum() for parameter, anchor in zip(theirs, anchors, strict=True))
+    (loss(theirs) + 0.35 * away).backward()
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad, other.grad)
+
+
+def test_a_stronger_proximal_term_keeps_a_client_nearer_to_the_broadcast(tiny: Any, demonstrations: Any) -> None:
+    start = tiny.initial_adapter(0)
+    away = []
+    for proximal in (0.0, 10.0, 1000.0):
+        learner = Imitation(tiny, epochs=4, batch=1, learning_rate=1e-3, schedule="constant", proximal=proximal)
+        learned, _ = learner.learn(start, demonstrations[:3], 1)
+        away.append(sum(float(((learned.tensors[n] - start.tensors[n]) ** 2).sum()) for n in start.tensors))
+    assert away[0] > 1.5 * away[1] > 1.5**2 * away[2]

@@ -7,7 +7,21 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from fedse.cli import demo, doctor, evaluate, export, interrupts, models, play, reference, run, runs, show, worlds
+from fedse.cli import (
+    aggregators,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    interrupts,
+    models,
+    play,
+    reference,
+    run,
+    runs,
+    show,
+    worlds,
+)
 from fedse.errors import FedseError
 
 
@@ -37,6 +51,7 @@ app.command("export")(export.export)
 app.command("play")(play.play)
 app.command("doctor")(doctor.doctor)
 app.command("reference")(reference.reference)
+app.add_typer(aggregators.app, name="aggregators")
 app.add_typer(models.app, name="models")
 app.add_typer(runs.app, name="runs")
 app.add_typer(worlds.app, name="worlds")

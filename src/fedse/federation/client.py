@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 
+import numpy as np
 from pydantic import Field
 
-from fedse.adapters.packing import pack
+from fedse.adapters.packing import pack, unpack
+from fedse.adapters.personal import PersonalOptions, first_pair
+from fedse.adapters.plan import TensorPlan, frozen, private, sent
+from fedse.adapters.private import PrivatePart
+from fedse.errors import BadInput
 from fedse.evaluation.metrics import score
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
@@ -58,6 +64,9 @@ class Client:
         exploration: ExplorationOptions,
         evaluation: EvaluationOptions,
         seed: int,
+        plan: TensorPlan,
+        private_part: PrivatePart,
+        personal: PersonalOptions,
     ) -> None:
         self.name = name
         self.worlds = worlds
@@ -70,7 +79,19 @@ class Client:
         self.exploration = exploration
         self.evaluation = evaluation
         self.seed = seed
+        self.tensors = plan
+        self.private_part = private_part
+        self.personal = personal
         self._references = cache(self._measure_references)
+
+    def adapter(self, task: RoundTask) -> Adapter:
+        """What this client plays with and learns from: the broadcast adapter, its private tensors in their place."""
+        broadcast = unpack(task.vector, task.layout, task.config)
+        own = self.private_part.before(task.round + 1 if task.kind == "evaluate" else task.round)
+        if self.personal.rank and not own:
+            own = first_pair(broadcast, self.personal.rank, self.name, self.seed)
+        adapter = Adapter({**broadcast.tensors, **own}, broadcast.config)
+        return replace(adapter, frozen=frozen(adapter, self.tensors))
 
     def plan(self, task: RoundTask) -> list[Episode]:
         """The episodes this client wants played with the broadcast adapter: evaluation, then exploration."""
@@ -132,11 +153,20 @@ class Client:
         vector, metrics = None, {}
         key = stream(self.seed, self.name, task.round, "learn")
         if experience and (learned := self.learner.learn(adapter, experience, key)) is not None:
-            vector, metrics = pack(learned[0]), dict(learned[1])
+            self._left_alone(adapter, learned[0])
+            self.private_part.keep(task.round, private(learned[0], self.tensors))
+            vector, metrics = pack(sent(learned[0], self.tensors)), dict(learned[1])
             counts["learned_from"] = len(experience)
-        return ClientUpdate(
-            self.name, task.round, vector, adapter.layout, counts, metrics, self._scores(task, trajectories)
-        )
+        layout = sent(adapter, self.tensors).layout
+        return ClientUpdate(self.name, task.round, vector, layout, counts, metrics, self._scores(task, trajectories))
+
+    def _left_alone(self, before: Adapter, after: Adapter) -> None:
+        for name in sorted(before.frozen):
+            if not np.array_equal(before.tensors[name], after.tensors[name]):
+                raise BadInput(
+                    f"learner: {type(self.learner).__name__} changed {name}, which the aggregator keeps frozen: use the "
+                    "learner 'imitation', or an aggregator with which clients train everything."
+                )
 
     def begin(self) -> None:
         """Put the demonstrations into an empty buffer, once."""

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedse.adapters.packing import pack
+from fedse.adapters.plan import plan_of, sent
 from fedse.adapters.stored import UpdateFile, store_update
 from fedse.aggregators.diagnostics import diagnose
 from fedse.errors import NothingTrained
@@ -33,9 +34,10 @@ def run_round(
 ) -> tuple[ServerState, RoundReport]:
     """From the state after one round to the state after the next."""
     began = time.monotonic()
-    number, broadcast, layout = state.round + 1, pack(state.adapter), state.adapter.layout
+    number, asked = state.round + 1, sent(state.adapter, plan_of(aggregator))
+    broadcast, layout = pack(asked), asked.layout
 
-    task = RoundTask(number, "train", broadcast, layout, state.adapter.config)
+    task = RoundTask(number, "train", pack(state.adapter), state.adapter.layout, state.adapter.config)
     engine.send(dict.fromkeys(engine.clients, task))
 
     received: dict[str, ClientUpdate] = {}
@@ -58,7 +60,7 @@ def run_round(
         reasons = "; ".join(f"{client}: {reason}" for client, reason in sorted(refused.items()))
         raise NothingTrained(f"no update of round {number} could be used ({reasons}).")
     if usable:
-        diagnostics = diagnose(state.adapter, usable)
+        diagnostics = diagnose(asked, usable)
         following, own = aggregator.aggregate(state, usable)
         diagnostics.update(own)
     else:

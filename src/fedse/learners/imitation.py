@@ -41,6 +41,9 @@ class ImitationOptions(PluginOptions):
     bfloat16 on a GPU; on a CPU it made nano slower."""
     clip: float = Field(default=1.0, gt=0)
     """Largest norm of a gradient."""
+    proximal: float = Field(default=0.0, ge=0)
+    """Adds proximal / 2 * || adapter - adapter at the round's beginning ||^2 to the loss, which holds clients together
+    (FedProx, arXiv 1812.06127)."""
 
 
 class Imitation:
@@ -57,22 +60,24 @@ class Imitation:
         self.model = model
         self.options = ImitationOptions.model_validate(options)
         self._through: Pass | None = None
+        self._suits: object = None
 
     def learn(
         self, start: Adapter, trajectories: Sequence[Trajectory], key: int
     ) -> tuple[Adapter, Mapping[str, float]]:
-        from fedse.adapters.swap import load_adapter, read_adapter
+        from fedse.adapters.swap import load_adapter, read_adapter, train_only
         from fedse.learners.likelihood import fit
         from fedse.learners.passes import pass_for
 
         network = self.model.network
         settings = self.options.model_dump()
         checkpointing, compiled = settings.pop("checkpointing"), settings.pop("compile")
-        if self._through is None:
-            self._through = pass_for(network, checkpointing, compiled)
+        load_adapter(network, start)
+        train_only(network, start)
+        if self._through is None or self._suits != (start.layout, start.frozen):
+            self._through, self._suits = pass_for(network, checkpointing, compiled), (start.layout, start.frozen)
         if settings["tokens_at_once"] is None:
             on_gpu = self._through.vector.values.device.type == "cuda"
             settings["tokens_at_once"] = _TOKENS_ON_GPU if on_gpu else _TOKENS_ELSEWHERE
-        load_adapter(network, start)
         metrics = fit(self._through, trajectories, self.model.context, key, **settings)
         return read_adapter(network, like=start), metrics

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ def fit(
     batch: int,
     tokens_at_once: int,
     clip: float,
+    proximal: float = 0.0,
 ) -> dict[str, float]:
     """Train the LoRA parameters in place. Trajectories longer than the context are cut to it."""
     examples = examples_of(trajectories, context)
@@ -34,6 +36,7 @@ def fit(
     vector = through.vector
     vector.take()
     optimiser = torch.optim.AdamW([vector.values], lr=learning_rate, weight_decay=weight_decay, fused=True)
+    broadcast = [vector.values.detach().clone()] if proximal else []
     losses = torch.zeros(len(batches), device=vector.values.device)
     real = needed = computed = 0
     for number, chosen in enumerate(batches):
@@ -48,6 +51,7 @@ def fit(
             computed += tokens
             real += sum(map(len, part))
             needed += opening + sum(len(example) - opening for example in part)
+        pull_back([vector.values], broadcast, proximal)
         torch.nn.utils.clip_grad_norm_([vector.values], clip)
         optimiser.step()
     vector.put_back()
@@ -60,6 +64,13 @@ def fit(
         "padded_share": (computed - needed) / computed,
         "shared_share": (real - needed) / real,
     }
+
+
+@torch.no_grad()
+def pull_back(parameters: Sequence[Any], broadcast: Sequence[torch.Tensor], proximal: float) -> None:
+    """Add the gradient of FedProx's proximal / 2 * || parameters - broadcast ||^2, if there is anything to keep to."""
+    for parameter, anchor in zip(parameters, broadcast, strict=False):
+        parameter.grad.add_(parameter - anchor, alpha=proximal)
 
 
 def _factor(schedule: str, progress: float) -> float:

@@ -142,6 +142,7 @@ class PackedLlama:
             adapted <= linear
             and all(type(module) is Linear and not module.lora_variant for module in adapted)
             and all(module.active_adapters == ["default"] and not module.merged for module in adapted)
+            and all(parameter.requires_grad for name, parameter in network.named_parameters() if ".lora_" in name)
             and all(type(module) is torch.nn.Linear for module in (*plain, base.lm_head))
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
+from fedse.adapters.plan import part
 from fedse.errors import BadInput, MissingExtra
 from fedse.models.chat import TemplateChat
 from fedse.plugins import PluginOptions
@@ -117,6 +118,8 @@ class CausalLM:
         present = read_adapter(self.network, Adapter({}, self._config))
         tensors = {}
         for name, tensor in present.tensors.items():
+            if part(name):
+                continue
             if ".lora_A." in name:
                 bound = 1.0 / np.sqrt(tensor.shape[1])
                 drawn = generator(seed, "initial adapter", name).uniform(-bound, bound, tensor.shape)

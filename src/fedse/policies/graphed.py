@@ -68,6 +68,7 @@ class GraphedDecoder:
     def __init__(self, model: Any, slots: int, kernels: Any = None) -> None:
         if kernels is None:
             from fedse.policies import triton_kernels as kernels
+        self._model = model
         self._kernels = kernels
         self._network = GraphedNetwork(model.network, kernels)
         self._device = self._network.device
@@ -149,6 +150,9 @@ class GraphedDecoder:
         self._launched = False
 
     def load(self) -> None:
+        if self._network.outgrown():
+            self._network = GraphedNetwork(self._model.network, self._kernels)
+            self._passes, self._step = {}, None
         self._network.load()
         self._forget()
 

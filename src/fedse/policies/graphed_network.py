@@ -6,6 +6,7 @@ lie in tensors that stay where they are, so that a recorded graph sees the next 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ class _Adapted:
         plain = [getattr(module, "base_layer", module) for module in modules]
         weights = [module.weight for module in plain]
         biases = [module.bias for module in plain if module.bias is not None]
-        ranks = [module.r[name] for module in modules for name in getattr(module, "active_adapters", ())]
+        self._ranks = ranks = _ranks(modules)
         self._outputs, rank = sum(len(weight) for weight in weights), sum(ranks)
         self._bias = torch.cat([*biases, biases[0].new_zeros(rank)]) if biases else None
         self._weight = weights[0]
@@ -32,6 +33,10 @@ class _Adapted:
             self._weight = torch.cat([*weights, weights[0].new_zeros(rank, weights[0].shape[1])])
         if rank:
             self._up = self._weight.new_zeros(rank, self._outputs)
+
+    def outgrown(self) -> bool:
+        """Whether the layers have other adapters now than when this was made."""
+        return self._ranks != _ranks(self._modules)
 
     def load(self) -> None:
         """Copy the adapter that the network holds now: each layer's factors in a block of their own."""
@@ -53,6 +58,10 @@ class _Adapted:
         return outputs[:, : self._outputs].addmm_(outputs[:, self._outputs :], self._up)
 
 
+def _ranks(modules: Sequence[Any]) -> list[int]:
+    return [module.r[name] for module in modules for name in getattr(module, "active_adapters", ())]
+
+
 class _Layer:
     def __init__(self, layer: Any) -> None:
         attention, feed_forward = layer.self_attn, layer.mlp
@@ -66,9 +75,7 @@ class _Layer:
         self.gate_up = _Adapted(feed_forward.gate_proj, feed_forward.up_proj)
         self.down = _Adapted(feed_forward.down_proj)
 
-    def load(self) -> None:
-        for matrix in (self.query_key_value, self.out, self.gate_up, self.down):
-            matrix.load()
+        self.matrices = (self.query_key_value, self.out, self.gate_up, self.down)
 
 
 class GraphedNetwork:
@@ -111,11 +118,17 @@ class GraphedNetwork:
             and size & (size - 1) == 0
         )
 
+    def _matrices(self) -> list[_Adapted]:
+        return [matrix for layer in self.layers for matrix in layer.matrices] + [self._head]
+
+    def outgrown(self) -> bool:
+        """Whether the network has adapters of other ranks now than when this was made."""
+        return any(matrix.outgrown() for matrix in self._matrices())
+
     def load(self) -> None:
         """Take the adapter that the network holds now."""
-        for layer in self.layers:
-            layer.load()
-        self._head.load()
+        for matrix in self._matrices():
+            matrix.load()
 
     def turns(self, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosine and sine by which half a head is turned, for every position."""

@@ -2,7 +2,7 @@
 
 experiment.yaml   events.jsonl   manifest.json
 rounds/0007/{adapter/, server/, report.json}      the state after round 7; round 0 is the beginning
-clients/NAME/{buffer.sqlite, episodes/}           stays with the client
+clients/NAME/{buffer.sqlite, episodes/, private/} stays with the client
 evaluations/test-0020.json
 """
 
