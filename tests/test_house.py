@@ -23,7 +23,7 @@ LAYERS = [
     {"evaluation"},
     {"federation"},
     {"engines"},
-    {"experiment_file"},
+    {"experiment_file", "methods"},
     {"experiment"},
     {"cli"},
     {"__main__"},

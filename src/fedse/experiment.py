@@ -10,22 +10,26 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from fedse.adapters.own import OwnAdapters
 from fedse.errors import BadInput, RunConflict, Stopped
 from fedse.evaluation.plot import draw_run
 from fedse.experience.buffer import Buffer, BufferOptions
 from fedse.experience.journal import Journal
 from fedse.experiment_file import explain, override, read_yaml, to_yaml
 from fedse.federation.checks import CheckOptions
-from fedse.federation.client import Client, EvaluationOptions, ExplorationOptions
+from fedse.federation.client import Client, EvaluationOptions, ExplorationOptions, Origin
 from fedse.federation.server import LimitOptions, Server
+from fedse.methods import Method, Sharing, expand
 from fedse.plugins import Part, PartOf, PluginOptions, build
 from fedse.protocols import Engine, Model, Policy, Start, Tracker
 from fedse.runs.folder import EventLog, RunFolder
 from fedse.types import Adapter, Split
 from fedse.worlds.world import World
 
+POOLED = "pooled"
+"""Name of the client that holds the worlds of all the others."""
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
 
 
@@ -39,6 +43,25 @@ class ClientOptions(PluginOptions):
 
     worlds: list[Annotated[Part, PartOf("world")]] = Field(min_length=1)
     """The worlds it owns, by name, each with options of its own if wanted."""
+    learns: bool = True
+    """False for a site that only measures the shared adapter: how well it does in a world it has not learned from."""
+
+    def labels(self) -> list[str]:
+        """A name for each world; a second world of the same name gets a number."""
+        return numbered(part.name.rsplit(":", 1)[-1] for part in self.worlds)
+
+
+def numbered(names: Iterable[str]) -> list[str]:
+    """
+    >>> numbered(["maze", "wordle", "maze"])
+    ['maze', 'wordle', 'maze#2']
+    """
+    seen: dict[str, int] = {}
+    labels = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        labels.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return labels
 
 
 class Experiment(PluginOptions):
@@ -48,8 +71,18 @@ class Experiment(PluginOptions):
     """Name of the run; its folder is runs/NAME."""
     seed: int = Field(default=0, ge=0)
     """Seed of everything that is drawn: tasks, sampling, order of training, initial adapter."""
+    method: Method | None = "fed_se"
+    """One word for `learning`, `exploring`, `sharing` and `pooled` (docs/comparing.md); null for an unnamed mixture."""
     rounds: int = Field(default=20, ge=0)
-    """Federated rounds."""
+    """Rounds of exploring, learning and aggregating."""
+    learning: bool = True
+    """False measures the base model as it is and plays no round."""
+    exploring: bool = True
+    """False learns from what buffers begin with and nothing else."""
+    sharing: Sharing = "all"
+    """What clients share of their adapters: `none` leaves each with an adapter of its own, measured in its own worlds."""
+    pooled: bool = False
+    """True puts the worlds of all clients, and what their buffers begin with, into the hands of one client."""
     model: Annotated[Part, PartOf("model")]
     """The frozen base model that all clients share."""
     clients: dict[str, ClientOptions] = Field(min_length=1)
@@ -76,6 +109,53 @@ class Experiment(PluginOptions):
     """How tasks reach the clients."""
     limits: LimitOptions = LimitOptions()
     """When to give up."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _method_in_full(cls, content: Any) -> Any:
+        return expand(content) if isinstance(content, Mapping) else content
+
+    @model_validator(mode="after")
+    def _switches_go_together(self) -> Experiment:
+        measuring = [name for name, options in self.clients.items() if not options.learns]
+        if self.learning and len(measuring) == len(self.clients):
+            raise ValueError("every client has `learns: false`, so nobody would learn: let one of them learn")
+        if self.learning and self.sharing == "none" and measuring:
+            raise ValueError(
+                f"client '{measuring[0]}' has `learns: false`, and with `sharing: none` nobody shares with it"
+            )
+        if self.sharing == "none" and self.pooled:
+            raise ValueError("`pooled: true` leaves one client with nobody to share with: leave `sharing` out")
+        if self.sharing == "none" and self.engine.name != "local":
+            raise ValueError("clients that share nothing need no connection: use `engine: local` with `sharing: none`")
+        if self.pooled and POOLED in measuring:
+            raise ValueError(f"a client beside the pooled one cannot be called '{POOLED}': give it another name")
+        if self.learning and not self.exploring and self.start.name == "none":
+            raise ValueError(
+                "without exploring, clients learn from what their buffers begin with, and `start: none` gives them nothing"
+            )
+        if self.learning and not self.exploring and not self.buffer.history:
+            raise ValueError(
+                "`buffer.history: false` learns from exploration alone, and this experiment explores nothing"
+            )
+        return self
+
+    @property
+    def rounds_to_play(self) -> int:
+        return self.rounds if self.learning else 0
+
+    def holdings(self) -> dict[str, dict[str, Origin]]:
+        """Who holds which worlds: clients by name, each with its labels and where those worlds are written in the file."""
+        apart = {
+            name: {label: Origin(name, label) for label in options.labels()}
+            for name, options in sorted(self.clients.items())
+        }
+        if not self.pooled:
+            return apart
+        learning = [origin for name in apart if self.clients[name].learns for origin in apart[name].values()]
+        labels = numbered(origin.label.split("#")[0] for origin in learning)
+        measuring = {name: worlds for name, worlds in apart.items() if not self.clients[name].learns}
+        return {POOLED: dict(zip(labels, learning, strict=True)), **measuring}
 
     @field_validator("clients")
     @classmethod
@@ -132,12 +212,9 @@ def build_parts(experiment: Experiment) -> Parts:
 
 
 def _worlds(client: str, options: ClientOptions) -> dict[str, Callable[[], World]]:
-    """Makers of a client's worlds by label; a second world of the same name is labelled with a number."""
+    """Makers of a client's worlds by label."""
     makers: dict[str, Callable[[], World]] = {}
-    for position, part in enumerate(options.worlds):
-        base = part.name.rsplit(":", 1)[-1]
-        alike = sum(label.split("#")[0] == base for label in makers)
-        label = f"{base}#{alike + 1}" if alike else base
+    for position, (label, part) in enumerate(zip(options.labels(), options.worlds, strict=True)):
         maker = partial(build, "world", part)
         try:
             maker()
@@ -151,7 +228,7 @@ def build_clients(experiment: Experiment, parts: Parts, run: RunFolder) -> list[
     return [
         Client(
             name=name,
-            worlds=parts.worlds[name],
+            worlds={label: parts.worlds[origin.client][origin.label] for label, origin in origins.items()},
             chat=parts.model.chat,
             start=parts.start,
             filter=build("filter", experiment.filter),
@@ -160,11 +237,14 @@ def build_clients(experiment: Experiment, parts: Parts, run: RunFolder) -> list[
             ),
             journal=Journal(run.client_folder(name) / "episodes"),
             learner=parts.learner,
-            exploration=experiment.exploration,
+            exploration=experiment.exploration if experiment.exploring else None,
             evaluation=experiment.evaluation,
             seed=experiment.seed,
+            own=OwnAdapters(run.client_folder(name) / "adapters") if experiment.sharing == "none" else None,
+            origins=origins,
+            learns=all(experiment.clients[origin.client].learns for origin in origins.values()),
         )
-        for name in sorted(experiment.clients)
+        for name, origins in experiment.holdings().items()
     ]
 
 
@@ -210,6 +290,7 @@ class RunResult:
 
     folder: Path
     adapter: Adapter
+    """The shared one. Where clients share nothing it is the beginning, and theirs are in clients/NAME/adapters."""
     validation: Mapping[str, Any]
     test: Mapping[str, Any] | None
     """None when the experiment asks for no test."""
@@ -239,7 +320,7 @@ def run(
             federation.server.tracker.record("warning", **warning)
         before(federation, parts)
         server = federation.server
-        state = server.federate(experiment.rounds, federation.initial_adapter, deadline)
+        state = server.federate(experiment.rounds_to_play, federation.initial_adapter, deadline)
         results: dict[str, Any] = {}
         splits: list[Split] = ["validation", "test"] if experiment.evaluation.test_tasks != 0 else ["validation"]
         for split in splits:

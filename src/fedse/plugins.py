@@ -60,6 +60,7 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "aggregator": {
         "mean": "fedse.aggregators.mean:Mean",
+        "size_weighted": "fedse.aggregators.size_weighted:SizeWeighted",
     },
     "engine": {
         "local": "fedse.engines.local:LocalEngine",

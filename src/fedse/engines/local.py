@@ -1,19 +1,20 @@
-"""One process, one shared base model: the episodes of all clients are one batch, then each client learns in turn."""
+"""One process, one shared base model: the episodes of all clients are one batch, then each client learns in turn.
+
+Clients that share nothing have adapters of their own; then there is one batch for each adapter.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 from pydantic import Field
 
-from fedse.adapters.packing import unpack
 from fedse.federation.client import Client
 from fedse.plugins import PluginOptions
 from fedse.protocols import Model, Policy, Tracker
 from fedse.rollouts.player import Episode, Player
-from fedse.types import ClientUpdate, RoundTask, Trajectory
+from fedse.types import Adapter, ClientUpdate, RoundTask, Trajectory
 
 
 class LocalEngine:
@@ -43,27 +44,32 @@ class LocalEngine:
         names = sorted(tasks)
         plans = {name: self._clients[name].plan(tasks[name]) for name in names}
         self.tracker.record("episodes_planned", clients={name: len(plans[name]) for name in names})
-        if any(not np.array_equal(tasks[name].vector, tasks[names[0]].vector) for name in names):
-            raise ValueError("the local engine plays all clients with one adapter; their tasks carry different ones")
-        played = self._play(tasks[names[0]], [episode for name in names for episode in plans[name]])
+        batches: dict[str, tuple[Adapter, list[Episode]]] = {}
+        for name in names:
+            adapter = self._clients[name].adapter(tasks[name])
+            batches.setdefault(adapter.digest(), (adapter, []))[1].extend(plans[name])
+        played = [
+            trajectory
+            for digest, (adapter, episodes) in batches.items()
+            for trajectory in self._play(tasks[names[0]].round, adapter, digest, episodes)
+        ]
         for name in names:
             task = tasks[name]
             own = [trajectory for trajectory in played if trajectory.client == name]
             self.tracker.record("client_learning", client=name, round=task.round)
-            # Unpacked anew for each client: nothing one client does to its arrays can reach another.
-            yield self._clients[name].answer(task, unpack(task.vector, task.layout, task.config), own)
+            # Made anew for each client: nothing one client does to its arrays can reach another.
+            yield self._clients[name].answer(task, self._clients[name].adapter(task), own)
 
-    def _play(self, task: RoundTask, episodes: Sequence[Episode]) -> list[Trajectory]:
+    def _play(self, round: int, adapter: Adapter, digest: str, episodes: Sequence[Episode]) -> list[Trajectory]:
         if not episodes:
             return []
-        adapter = unpack(task.vector, task.layout, task.config)
         self.policy.load(adapter)
         before = replace(self.policy.usage)
-        played = self.player.play(episodes, adapter.digest())
+        played = self.player.play(episodes, digest)
         usage = self.policy.usage
         self.tracker.record(
             "episodes_played",
-            round=task.round,
+            round=round,
             episodes=len(played),
             prefilled=usage.prefilled - before.prefilled,
             prefilled_without_cache=usage.prefilled_without_cache - before.prefilled_without_cache,

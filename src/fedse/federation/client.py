@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
+from typing import NamedTuple
 
 from pydantic import Field
 
-from fedse.adapters.packing import pack
+from fedse.adapters.own import OwnAdapters
+from fedse.adapters.packing import pack, unpack
 from fedse.evaluation.metrics import score
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
@@ -42,6 +45,16 @@ class EvaluationOptions(PluginOptions):
     """Test tasks of each world, played once after the last round; all of them when null, no test when 0."""
 
 
+class Origin(NamedTuple):
+    """The client that a world was written under in the experiment, and its label there.
+
+    Random numbers are named by it, so a world meets the same tasks and draws whoever holds it.
+    """
+
+    client: str
+    label: str
+
+
 class Client:
     """Everything that happens at a site. The only thing it hands out is a `ClientUpdate`."""
 
@@ -55,10 +68,14 @@ class Client:
         buffer: Buffer,
         journal: Journal,
         learner: Learner,
-        exploration: ExplorationOptions,
+        exploration: ExplorationOptions | None,
         evaluation: EvaluationOptions,
         seed: int,
+        own: OwnAdapters | None = None,
+        origins: Mapping[str, Origin] | None = None,
+        learns: bool = True,
     ) -> None:
+        """Without `exploration` it learns from what its buffer begins with; with `own` it shares nothing."""
         self.name = name
         self.worlds = worlds
         self.chat = chat
@@ -70,19 +87,31 @@ class Client:
         self.exploration = exploration
         self.evaluation = evaluation
         self.seed = seed
+        self.own = own
+        self.origins = origins or {label: Origin(name, label) for label in worlds}
+        self.learns = learns
         self._references = cache(self._measure_references)
 
+    def adapter(self, task: RoundTask) -> Adapter:
+        """What this client plays with and learns from: the broadcast adapter, or its own if it shares nothing."""
+        behind = task.round - 1 if task.kind == "train" else task.round
+        if self.own is None or behind == 0:
+            return unpack(task.vector, task.layout, task.config)
+        return self.own.read(behind)
+
     def plan(self, task: RoundTask) -> list[Episode]:
-        """The episodes this client wants played with the broadcast adapter: evaluation, then exploration."""
+        """The episodes this client wants played with its adapter of the round: evaluation, then exploration."""
         episodes = []
         for label in self.worlds:
             if task.world in ("", label):
                 held_out = self._held_out(label, task)
                 episodes += [self._episode(label, item, Purpose.EVALUATE, task.round, 0, 0.0) for item in held_out]
-        if task.kind == "train":
+        if task.kind == "train" and self.exploration is not None and self.learns:
             for label in self.worlds:
                 training = self._instance(label).tasks("train")
-                order = generator(self.seed, self.name, task.round, label, "explore").permutation(len(training))
+                origin = self.origins[label]
+                name = (self.seed, origin.client, task.round, origin.label, "explore")
+                order = generator(*name).permutation(len(training))
                 for index in order[: self.exploration.tasks]:
                     for attempt in range(self.exploration.attempts):
                         episodes.append(
@@ -112,10 +141,11 @@ class Client:
         finished = [item for item in explored if item.outcome is not Outcome.ERROR]
         kept = self.filter.keep(finished)
 
-        self.begin()
+        if self.learns:
+            self.begin()
         added = self.buffer.remember(task.round, kept)
         self.journal.write(f"{task.round:04d}", trajectories)
-        experience = self.buffer.read()
+        experience = self.buffer.read(task.round)
 
         counts = {
             "explored": len(explored),
@@ -129,11 +159,16 @@ class Client:
             "invalid": sum(item.invalid_actions for item in finished),
             "agent_tokens": sum(item.agent_tokens for item in finished),
         }
-        vector, metrics = None, {}
+        if not self.learns:
+            counts["only_measures"] = 1
+        following, vector, metrics = adapter, None, {}
         key = stream(self.seed, self.name, task.round, "learn")
         if experience and (learned := self.learner.learn(adapter, experience, key)) is not None:
-            vector, metrics = pack(learned[0]), dict(learned[1])
+            following, metrics = learned[0], dict(learned[1])
+            vector = pack(following) if self.own is None else None
             counts["learned_from"] = len(experience)
+        if self.own is not None:
+            self.own.write(task.round, following)
         return ClientUpdate(
             self.name, task.round, vector, adapter.layout, counts, metrics, self._scores(task, trajectories)
         )
@@ -143,9 +178,9 @@ class Client:
         if 0 in self.buffer.rounds():
             return
         shown = [
-            trajectory
-            for label in self.worlds
-            for trajectory in self.start.trajectories(self.name, label, self._instance(label), self.chat, self.seed)
+            replace(trajectory, client=self.name, world=label)
+            for label, origin in self.origins.items()
+            for trajectory in self.start.trajectories(*origin, self._instance(label), self.chat, self.seed)
         ]
         if shown:
             self.buffer.remember(0, shown)
@@ -169,7 +204,8 @@ class Client:
     def _episode(
         self, label: str, task: Task, purpose: Purpose, round: int, attempt: int, temperature: float
     ) -> Episode:
-        key = stream(self.seed, self.name, round, label, task.id, purpose, attempt)
+        origin = self.origins[label]
+        key = stream(self.seed, origin.client, round, origin.label, task.id, purpose, attempt)
         return Episode(self.name, label, self.worlds[label], task, purpose, round, attempt, Sampling(key, temperature))
 
     def _scores(self, task: RoundTask, trajectories: Sequence[Trajectory]) -> tuple[WorldScore, ...]:
