@@ -25,6 +25,7 @@ LAYERS = [
     {"engines"},
     {"experiment_file", "methods"},
     {"experiment"},
+    {"sweeps"},
     {"cli"},
     {"__main__"},
 ]

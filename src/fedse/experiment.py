@@ -17,7 +17,7 @@ from fedse.errors import BadInput, RunConflict, Stopped
 from fedse.evaluation.plot import draw_run
 from fedse.experience.buffer import Buffer, BufferOptions
 from fedse.experience.journal import Journal
-from fedse.experiment_file import explain, override, read_yaml, to_yaml
+from fedse.experiment_file import KeyPath, explain, override, read_yaml, to_yaml
 from fedse.federation.checks import CheckOptions
 from fedse.federation.client import Client, EvaluationOptions, ExplorationOptions, Origin
 from fedse.federation.server import LimitOptions, Server
@@ -30,7 +30,7 @@ from fedse.worlds.world import World
 
 POOLED = "pooled"
 """Name of the client that holds the worlds of all the others."""
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
 
 
 def _part(kind: str, default: str) -> Any:
@@ -67,7 +67,7 @@ def numbered(names: Iterable[str]) -> list[str]:
 class Experiment(PluginOptions):
     """A whole experiment. Where the paper names a value, it is the default."""
 
-    name: str = Field(pattern=_NAME)
+    name: str = Field(pattern=NAME)
     """Name of the run; its folder is runs/NAME."""
     seed: int = Field(default=0, ge=0)
     """Seed of everything that is drawn: tasks, sampling, order of training, initial adapter."""
@@ -163,7 +163,7 @@ class Experiment(PluginOptions):
         import re
 
         for name in clients:
-            if not re.fullmatch(_NAME, name):
+            if not re.fullmatch(NAME, name):
                 raise ValueError(
                     f"the client name {name!r} may hold letters, digits, '.', '_' and '-' only, at most 100 of them"
                 )
@@ -180,6 +180,11 @@ def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experimen
     """Read a file, apply `a.b=c` settings, check everything. Raises `BadInput` with all problems it finds."""
     content, places = read_yaml(Path(path))
     override(content, settings, places)
+    return validated(content, places)
+
+
+def validated(content: Mapping[str, Any], places: Mapping[KeyPath, str]) -> Experiment:
+    """The experiment that a file's content describes."""
     try:
         return Experiment.model_validate(content)
     except ValidationError as error:
@@ -307,7 +312,8 @@ def run(
     """Run an experiment, or go on with it where it was stopped. Raises `Stopped` when `max_minutes` are over."""
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
     path = Path(runs) / experiment.name
-    _same_experiment(path, experiment)
+    if reason := conflict(path, experiment):
+        raise RunConflict(reason)
     parts = build_parts(experiment)
     warnings = [] if _has_begun(path) else _check_start(parts)
     folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest())
@@ -368,20 +374,21 @@ def _check_start(parts: Parts) -> list[Mapping[str, Any]]:
     return list({warning["message"]: warning for warning in warnings}.values())
 
 
-def _same_experiment(path: Path, experiment: Experiment) -> None:
-    """Refuse to mix two experiments in one folder. More rounds than before are a continuation, not another experiment."""
+def conflict(path: Path, experiment: Experiment) -> str:
+    """Why a folder cannot go on with an experiment: it holds another one. More rounds than before are a continuation."""
     if not (path / "manifest.json").exists():
-        return
+        return ""
     folder = RunFolder.existing(path)
     stored = stored_experiment(folder)
     changed = [
         key for key in Experiment.model_fields if key != "rounds" and getattr(stored, key) != getattr(experiment, key)
     ]
     if changed:
-        raise RunConflict(
+        return (
             f"{path} holds a run of another experiment (different: {', '.join(changed)}): give this one another name, "
             "or remove the folder."
         )
     done = folder.last_round() or 0
     if experiment.rounds < done:
-        raise RunConflict(f"{path} already has {done} rounds, more than the {experiment.rounds} asked for.")
+        return f"{path} already has {done} rounds, more than the {experiment.rounds} asked for."
+    return ""

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from fedse.cli import compare, demo, doctor, evaluate, export, models, play, reference, run, runs, show, worlds
+from fedse.cli import compare, demo, doctor, evaluate, export, models, play, reference, run, runs, show, sweep, worlds
 from fedse.errors import FedseError
 
 
@@ -32,6 +32,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("demo")(demo.demo)
 app.command("eval")(evaluate.evaluate)
+app.command("sweep")(sweep.sweep)
 app.command("compare")(compare.compare)
 app.command("show")(show.show)
 app.command("export")(export.export)
