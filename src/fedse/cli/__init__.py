@@ -7,7 +7,22 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from fedse.cli import compare, demo, doctor, evaluate, export, models, play, reference, run, runs, show, sweep, worlds
+from fedse.cli import (
+    compare,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    models,
+    play,
+    reference,
+    run,
+    runs,
+    show,
+    sweep,
+    transfer,
+    worlds,
+)
 from fedse.errors import FedseError
 
 
@@ -34,6 +49,7 @@ app.command("demo")(demo.demo)
 app.command("eval")(evaluate.evaluate)
 app.command("sweep")(sweep.sweep)
 app.command("compare")(compare.compare)
+app.command("transfer")(transfer.transfer)
 app.command("show")(show.show)
 app.command("export")(export.export)
 app.command("play")(play.play)

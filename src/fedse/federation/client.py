@@ -162,8 +162,7 @@ class Client:
         if not self.learns:
             counts["only_measures"] = 1
         following, vector, metrics = adapter, None, {}
-        key = stream(self.seed, self.name, task.round, "learn")
-        if experience and (learned := self.learner.learn(adapter, experience, key)) is not None:
+        if (learned := self.fit(task.round, adapter, experience)) is not None:
             following, metrics = learned[0], dict(learned[1])
             vector = pack(following) if self.own is None else None
             counts["learned_from"] = len(experience)
@@ -171,6 +170,16 @@ class Client:
             self.own.write(task.round, following)
         return ClientUpdate(
             self.name, task.round, vector, adapter.layout, counts, metrics, self._scores(task, trajectories)
+        )
+
+    def fit(
+        self, round: int, adapter: Adapter, experience: Sequence[Trajectory]
+    ) -> tuple[Adapter, Mapping[str, float]] | None:
+        """What this client makes of an adapter in a round; None without experience, or when the learner abstains."""
+        return (
+            self.learner.learn(adapter, experience, stream(self.seed, self.name, round, "learn"))
+            if experience
+            else None
         )
 
     def begin(self) -> None:
