@@ -61,6 +61,7 @@ KNOWN: dict[str, dict[str, str]] = {
     "aggregator": {
         "mean": "fedse.aggregators.mean:Mean",
         "size_weighted": "fedse.aggregators.size_weighted:SizeWeighted",
+        "success_weighted": "fedse.aggregators.success_weighted:SuccessWeighted",
     },
     "engine": {
         "local": "fedse.engines.local:LocalEngine",

@@ -16,6 +16,7 @@ from fedse.cli import (
     models,
     play,
     reference,
+    reproduce,
     run,
     runs,
     show,
@@ -49,6 +50,7 @@ app.command("demo")(demo.demo)
 app.command("eval")(evaluate.evaluate)
 app.command("sweep")(sweep.sweep)
 app.command("compare")(compare.compare)
+app.command("reproduce")(reproduce.reproduce)
 app.command("transfer")(transfer.transfer)
 app.command("show")(show.show)
 app.command("export")(export.export)

@@ -114,6 +114,11 @@ def _flat(content: Any, prefix: str) -> list[tuple[str, Any]]:
 
 def print_comparison(console: Console, found: Comparison, split: str) -> None:
     console.print(success_table(found, split))
+    print_details(console, found)
+
+
+def print_details(console: Console, found: Comparison) -> None:
+    """Costs, paired tests and what has to be known about them."""
     console.print(_cost_table(found.groups))
     if found.pairs:
         console.print(_pair_table(found))

@@ -40,17 +40,19 @@ def sweep(
     grid, base, places = read_sweep(file, settings or [])
     made = cells(grid, base, places, runs)
     console = make_console()
-    if dry_run:
-        console.print(_table(made, {}))
-        return
-    run_cells(console, made, processes, max_minutes)
+    run_cells(console, made, processes, max_minutes, dry_run)
     console.print(f"Compare them: fedse compare {runs / grid.name}/*", soft_wrap=True, markup=False)
 
 
-def run_cells(console: Console, made: Sequence[Cell], processes: int, max_minutes: float | None) -> bool:
+def run_cells(
+    console: Console, made: Sequence[Cell], processes: int, max_minutes: float | None, dry_run: bool = False
+) -> bool:
     """Work off the cells and print the table; whether all are done. Leaves with code 1 after a failure."""
     from fedse.sweeps.processes import Interrupted, State, work_off
 
+    if dry_run:
+        console.print(_table(made, {}))
+        return False
     done = sum(cell.is_complete() for cell in made)
     console.print(f"{len(made)} runs, {done} of them done already.")
     _warn_of_threads(console, made, processes)
