@@ -185,6 +185,12 @@ def test_pretrained_plays_no_round_and_measures_the_beginning(make: Make, tmp_pa
     assert json.loads(json.dumps(result.validation["worlds"])) == first["evaluation"]["worlds"]
 
 
+def test_what_nobody_learns_from_need_not_be_there(make: Make, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"cannot read missing\.json"):
+        fedse.run(make(method="local", start="missing.json"), tmp_path)
+    fedse.run(make(method="pretrained", start="missing.json", evaluation={"tasks": 1, "test_tasks": 0}), tmp_path)
+
+
 def test_a_client_that_only_measures_changes_nothing(make: Make, tmp_path: Path) -> None:
     both = make().clients
     alone = fedse.run(make(clients={"east": both["east"]}, name="alone"), tmp_path)

@@ -315,7 +315,7 @@ def run(
     if reason := conflict(path, experiment):
         raise RunConflict(reason)
     parts = build_parts(experiment)
-    warnings = [] if _has_begun(path) else _check_start(parts)
+    warnings = [] if _has_begun(path) else _check_start(experiment, parts)
     folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest())
     folder.lock()
     try:
@@ -360,7 +360,7 @@ def _has_begun(path: Path) -> bool:
     return (path / "manifest.json").exists() and bool(RunFolder.existing(path).last_round())
 
 
-def _check_start(parts: Parts) -> list[Mapping[str, Any]]:
+def _check_start(experiment: Experiment, parts: Parts) -> list[Mapping[str, Any]]:
     """Find out before anything is written whether buffers can begin as asked; what to warn of, each thing once."""
     check = getattr(parts.start, "check", None)
     if check is None:
@@ -368,6 +368,7 @@ def _check_start(parts: Parts) -> list[Mapping[str, Any]]:
     warnings = [
         warning
         for client, worlds in parts.worlds.items()
+        if experiment.learning and experiment.clients[client].learns
         for label, make_world in worlds.items()
         for warning in check(client, label, make_world(), parts.model)
     ]

@@ -40,8 +40,8 @@ def sweep(
     grid, base, places = read_sweep(file, settings or [])
     made = cells(grid, base, places, runs)
     console = make_console()
-    run_cells(console, made, processes, max_minutes, dry_run)
-    console.print(f"Compare them: fedse compare {runs / grid.name}/*", soft_wrap=True, markup=False)
+    if run_cells(console, made, processes, max_minutes, dry_run):
+        console.print(f"Compare them: fedse compare {runs / grid.name}/*", soft_wrap=True, markup=False)
 
 
 def run_cells(

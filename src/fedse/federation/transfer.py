@@ -17,7 +17,7 @@ from fedse.evaluation.metrics import row, summarise
 from fedse.experience.journal import Journal
 from fedse.federation.client import Client
 from fedse.federation.server import Server
-from fedse.types import Adapter, RoundTask, Split
+from fedse.types import Adapter, ClientUpdate, RoundTask, Split
 
 BEGINNING = "(beginning)"
 SHARED = "(shared)"
@@ -68,7 +68,7 @@ def own_adapter(server: Server, client: Client, number: int) -> Adapter | None:
 
 
 def _everywhere(
-    server: Server, clients: Sequence[Client], adapter: Adapter, number: int, split: Split, name: str
+    server: Server, clients: Sequence[Client], adapter: Adapter, number: int, split: Split, title: str
 ) -> Mapping[str, Any]:
     """Play one adapter at all clients, with journals apart from those of the run."""
     journals = {client.name: client.journal for client in clients}
@@ -76,14 +76,16 @@ def _everywhere(
     try:
         for client in clients:
             client.own = None  # Everybody plays what is sent.
-            client.journal = journal_of(client, name)
+            client.journal = journal_of(client, title)
         task = RoundTask(number, "evaluate", pack(adapter), adapter.layout, adapter.config, split)
         server.engine.send(dict.fromkeys(server.engine.clients, task))
-        updates = [update for _ in server.engine.clients for update in server.engine.poll()]
+        received: dict[str, ClientUpdate] = {}
+        while len(received) < len(server.engine.clients):
+            received.update({update.client: update for update in server.engine.poll()})
     finally:
         for client in clients:
             client.own, client.journal = own[client.name], journals[client.name]
-    scores = [(update.client, score) for update in updates for score in update.scores]
+    scores = [(name, score) for name in sorted(received) for score in received[name].scores]
     summary = summarise(scores)
     return {
         "adapter": adapter.digest(),
