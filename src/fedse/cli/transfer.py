@@ -94,7 +94,7 @@ def _matrix_table(
 ) -> Table:
     table = Table(
         title=f"Success (%) on {found['split']} tasks, adapters after round {found['round']}",
-        caption="a row for each client's own adapter, a column for each world; 95 % Wilson intervals; bold: its own world",
+        caption="a row for each client's own adapter, a column for each world; 95 % Wilson intervals; *: its own world",
         title_justify="left",
         caption_justify="left",
     )
@@ -104,11 +104,11 @@ def _matrix_table(
     table.add_column("macro", justify="right")
     for name in rows:
         line = [cells[name, column] for column in columns]
-        texts = [f"{percent(cell['success'])} ({interval(cell['interval'])})" for cell in line]
-        marked = [
-            f"[bold]{text}[/]" if cell["client"] == name else text for text, cell in zip(texts, line, strict=True)
+        texts = [
+            f"{percent(cell['success'])} ({interval(cell['interval'])}){' *' if cell['client'] == name else '  '}"
+            for cell in line
         ]
-        table.add_row(name, *marked, percent(found["rows"][name]["macro"]))
+        table.add_row(name, *texts, percent(found["rows"][name]["macro"]))
     return table
 
 

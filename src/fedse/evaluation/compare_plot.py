@@ -14,6 +14,17 @@ from fedse.evaluation.plot import COLOURS
 
 Point = tuple[float, float, float, float]
 """Position, mean, smallest and largest over seeds."""
+STYLES: list[tuple[Any, str]] = [
+    ("-", "o"),
+    ((0, (7, 3)), "s"),
+    ((0, (4, 4)), "^"),
+    ((0, (1, 1.5)), "D"),
+    ((0, (7, 2, 1, 2)), "v"),
+    ((0, (3, 5, 1, 5)), "<"),
+    ((0, (2, 2)), ">"),
+    ((0, (9, 5)), "P"),
+]
+"""Curves that lie upon each other stay visible."""
 AXES: list[tuple[str, Callable[[Cost], float | None]]] = [
     ("thousand tokens sampled while exploring", lambda cost: cost.explored_tokens / 1e3),
     ("seconds of rounds", lambda cost: cost.seconds),
@@ -67,7 +78,9 @@ def _spent(value: Callable[[Cost], float | None], run: Measured, number: int) ->
 def _draw(
     axis: Any, groups: Sequence[Group], where: Callable[[Measured, int], float | None], worlds: Sequence[str]
 ) -> None:
-    for group, colour in zip(groups, COLOURS * len(groups), strict=False):
+    for index, group in enumerate(groups):
+        colour = COLOURS[index % len(COLOURS)]
+        dashes, marker = STYLES[index % len(STYLES)]
         points = curve(group.runs, where, worlds)
         if not points:
             continue
@@ -79,7 +92,15 @@ def _draw(
             axis.fill_between(
                 at, [100 * item for item in low], [100 * item for item in high], color=colour, alpha=0.18, linewidth=0
             )
-        axis.plot(at, [100 * item for item in mean], color=colour, marker="o", markersize=3.5, label=group.label)
+        axis.plot(
+            at,
+            [100 * item for item in mean],
+            color=colour,
+            linestyle=dashes,
+            marker=marker,
+            markersize=4,
+            label=group.label,
+        )
     axis.set_ylim(-2, 108)
     axis.spines[["top", "right"]].set_visible(False)
 
