@@ -1,6 +1,6 @@
 """One process, one shared base model: the episodes of all clients are one batch, then each client learns in turn.
 
-Clients that share nothing have adapters of their own; then there is one batch for each adapter.
+Clients that keep something private have adapters of their own; then there is one batch for each adapter.
 """
 
 from __future__ import annotations

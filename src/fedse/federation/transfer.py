@@ -63,7 +63,8 @@ def own_adapter(server: Server, client: Client, number: int) -> Adapter | None:
     if client.own is not None:
         return client.own.read(number)
     entered = server.load(number - 1).adapter
-    learned = client.fit(number, entered, client.buffer.read(number))
+    task = RoundTask(number, "train", pack(entered), entered.layout, entered.config)
+    learned = client.fit(number, client.adapter(task), client.buffer.read(number))
     return None if learned is None else learned[0]
 
 
