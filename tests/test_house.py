@@ -23,8 +23,9 @@ LAYERS = [
     {"evaluation"},
     {"federation"},
     {"engines"},
-    {"experiment_file"},
+    {"experiment_file", "methods"},
     {"experiment"},
+    {"sweeps"},
     {"cli"},
     {"__main__"},
 ]

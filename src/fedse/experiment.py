@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from fedse.adapters.own import OwnAdapters
 from fedse.adapters.personal import PersonalOptions
 from fedse.adapters.plan import plan_of
 from fedse.adapters.private import PrivatePart
@@ -19,17 +20,21 @@ from fedse.errors import BadInput, RunConflict, Stopped
 from fedse.evaluation.plot import draw_run
 from fedse.experience.buffer import Buffer, BufferOptions
 from fedse.experience.journal import Journal
-from fedse.experiment_file import explain, override, read_yaml, to_yaml
+from fedse.experiment_file import KeyPath, differences, explain, numbered, override, read_yaml, to_yaml
 from fedse.federation.checks import CheckOptions
-from fedse.federation.client import Client, EvaluationOptions, ExplorationOptions
+from fedse.federation.client import Client, EvaluationOptions, ExplorationOptions, Origin
 from fedse.federation.server import LimitOptions, Server
+from fedse.methods import Method, Sharing, expand
 from fedse.plugins import Part, PartOf, PluginOptions, build
 from fedse.protocols import Engine, Model, Policy, Start, Tracker
 from fedse.runs.folder import EventLog, RunFolder
+from fedse.runs.trackers import Trackers
 from fedse.types import Adapter, Split
 from fedse.worlds.world import World
 
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
+POOLED = "pooled"
+"""Name of the client that holds the worlds of all the others."""
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
 
 
 def _part(kind: str, default: str) -> Any:
@@ -42,6 +47,12 @@ class ClientOptions(PluginOptions):
 
     worlds: list[Annotated[Part, PartOf("world")]] = Field(min_length=1)
     """The worlds it owns, by name, each with options of its own if wanted."""
+    learns: bool = True
+    """False for a site that only measures the shared adapter: how well it does in a world it has not learned from."""
+
+    def labels(self) -> list[str]:
+        """A name for each world; a second world of the same name gets a number."""
+        return numbered(part.name.rsplit(":", 1)[-1] for part in self.worlds)
 
 
 class Experiment(PluginOptions):
@@ -49,12 +60,22 @@ class Experiment(PluginOptions):
 
     operational: ClassVar[frozenset[str]] = frozenset({"rounds"})
 
-    name: str = Field(pattern=_NAME)
+    name: str = Field(pattern=NAME)
     """Name of the run; its folder is runs/NAME."""
     seed: int = Field(default=0, ge=0)
     """Seed of everything that is drawn: tasks, sampling, order of training, initial adapter."""
+    method: Method | None = "fed_se"
+    """One word for `learning`, `exploring`, `sharing` and `pooled` (docs/comparing.md); null for an unnamed mixture."""
     rounds: int = Field(default=20, ge=0)
-    """Federated rounds."""
+    """Rounds of exploring, learning and aggregating."""
+    learning: bool = True
+    """False measures the base model as it is and plays no round."""
+    exploring: bool = True
+    """False learns from what buffers begin with and nothing else."""
+    sharing: Sharing = "all"
+    """What clients share of their adapters: `none` leaves each with an adapter of its own, measured in its own worlds."""
+    pooled: bool = False
+    """True puts the worlds of all clients, and what their buffers begin with, into the hands of one client."""
     model: Annotated[Part, PartOf("model")]
     """The frozen base model that all clients share."""
     clients: dict[str, ClientOptions] = Field(min_length=1)
@@ -84,13 +105,60 @@ class Experiment(PluginOptions):
     limits: LimitOptions = LimitOptions()
     """When to give up."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _method_in_full(cls, content: Any) -> Any:
+        return expand(content) if isinstance(content, Mapping) else content
+
+    @model_validator(mode="after")
+    def _switches_go_together(self) -> Experiment:
+        measuring = [name for name, options in self.clients.items() if not options.learns]
+        if self.learning and len(measuring) == len(self.clients):
+            raise ValueError("every client has `learns: false`, so nobody would learn: let one of them learn")
+        if self.learning and self.sharing == "none" and measuring:
+            raise ValueError(
+                f"client '{measuring[0]}' has `learns: false`, and with `sharing: none` nobody shares with it"
+            )
+        if self.sharing == "none" and self.pooled:
+            raise ValueError("`pooled: true` leaves one client with nobody to share with: leave `sharing` out")
+        if self.sharing == "none" and self.engine.name != "local":
+            raise ValueError("clients that share nothing need no connection: use `engine: local` with `sharing: none`")
+        if self.pooled and POOLED in measuring:
+            raise ValueError(f"a client beside the pooled one cannot be called '{POOLED}': give it another name")
+        if self.learning and not self.exploring and self.start.name == "none":
+            raise ValueError(
+                "without exploring, clients learn from what their buffers begin with, and `start: none` gives them nothing"
+            )
+        if self.learning and not self.exploring and not self.buffer.history:
+            raise ValueError(
+                "`buffer.history: false` learns from exploration alone, and this experiment explores nothing"
+            )
+        return self
+
+    @property
+    def rounds_to_play(self) -> int:
+        return self.rounds if self.learning else 0
+
+    def holdings(self) -> dict[str, dict[str, Origin]]:
+        """Who holds which worlds: clients by name, each with its labels and where those worlds are written in the file."""
+        apart = {
+            name: {label: Origin(name, label) for label in options.labels()}
+            for name, options in sorted(self.clients.items())
+        }
+        if not self.pooled:
+            return apart
+        learning = [origin for name in apart if self.clients[name].learns for origin in apart[name].values()]
+        labels = numbered(origin.label.split("#")[0] for origin in learning)
+        measuring = {name: worlds for name, worlds in apart.items() if not self.clients[name].learns}
+        return {POOLED: dict(zip(labels, learning, strict=True)), **measuring}
+
     @field_validator("clients")
     @classmethod
     def _names_are_folders(cls, clients: dict[str, ClientOptions]) -> dict[str, ClientOptions]:
         import re
 
         for name in clients:
-            if not re.fullmatch(_NAME, name):
+            if not re.fullmatch(NAME, name):
                 raise ValueError(
                     f"the client name {name!r} may hold letters, digits, '.', '_' and '-' only, at most 100 of them"
                 )
@@ -107,6 +175,11 @@ def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experimen
     """Read a file, apply `a.b=c` settings, check everything. Raises `BadInput` with all problems it finds."""
     content, places = read_yaml(Path(path))
     override(content, settings, places)
+    return validated(content, places)
+
+
+def validated(content: Mapping[str, Any], places: Mapping[KeyPath, str]) -> Experiment:
+    """The experiment that a file's content describes."""
     try:
         return Experiment.model_validate(content)
     except ValidationError as error:
@@ -143,12 +216,9 @@ def build_parts(experiment: Experiment) -> Parts:
 
 
 def _worlds(client: str, options: ClientOptions) -> dict[str, Callable[[], World]]:
-    """Makers of a client's worlds by label; a second world of the same name is labelled with a number."""
+    """Makers of a client's worlds by label."""
     makers: dict[str, Callable[[], World]] = {}
-    for position, part in enumerate(options.worlds):
-        base = part.name.rsplit(":", 1)[-1]
-        alike = sum(label.split("#")[0] == base for label in makers)
-        label = f"{base}#{alike + 1}" if alike else base
+    for position, (label, part) in enumerate(zip(options.labels(), options.worlds, strict=True)):
         maker = partial(build, "world", part)
         try:
             maker()
@@ -162,7 +232,7 @@ def build_clients(experiment: Experiment, parts: Parts, run: RunFolder) -> list[
     return [
         Client(
             name=name,
-            worlds=parts.worlds[name],
+            worlds={label: parts.worlds[origin.client][origin.label] for label, origin in origins.items()},
             chat=parts.model.chat,
             start=parts.start,
             filter=build("filter", experiment.filter),
@@ -171,30 +241,18 @@ def build_clients(experiment: Experiment, parts: Parts, run: RunFolder) -> list[
             ),
             journal=Journal(run.client_folder(name) / "episodes"),
             learner=parts.learner,
-            exploration=experiment.exploration,
+            exploration=experiment.exploration if experiment.exploring else None,
             evaluation=experiment.evaluation,
             seed=experiment.seed,
             plan=plan_of(parts.aggregator),
             private_part=PrivatePart(run.client_folder(name) / "private"),
             personal=experiment.personal,
+            own=OwnAdapters(run.client_folder(name) / "adapters") if experiment.sharing == "none" else None,
+            origins=origins,
+            learns=all(experiment.clients[origin.client].learns for origin in origins.values()),
         )
-        for name in sorted(experiment.clients)
+        for name, origins in experiment.holdings().items()
     ]
-
-
-class Trackers:
-    """Tells several trackers."""
-
-    def __init__(self, trackers: Iterable[Tracker]) -> None:
-        self.trackers = list(trackers)
-
-    def record(self, event: str, **fields: Any) -> None:
-        for tracker in list(self.trackers):
-            try:
-                tracker.record(event, **fields)
-            except Exception:
-                # Observing a run may never end it: a tracker that fails (a closed terminal) is not asked again.
-                self.trackers.remove(tracker)
 
 
 @dataclass(frozen=True)
@@ -224,6 +282,7 @@ class RunResult:
 
     folder: Path
     adapter: Adapter
+    """The shared one. Where clients share nothing it is the beginning, and theirs are in clients/NAME/adapters."""
     validation: Mapping[str, Any]
     test: Mapping[str, Any] | None
     """None when the experiment asks for no test."""
@@ -240,13 +299,16 @@ def run(
     """Run an experiment, or go on with it where it was stopped. Raises `Stopped` when `max_minutes` are over."""
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
     path = Path(runs) / experiment.name
-    _same_experiment(path, experiment)
+    if reason := conflict(path, experiment):
+        raise RunConflict(reason)
     parts = build_parts(experiment)
     warnings: list[Mapping[str, Any]] = []
     start = ""
     if not _has_begun(path):
-        warnings = _check_start(parts)
-        start = parts.start.fingerprint() if hasattr(parts.start, "fingerprint") else ""
+        warnings = _check_start(experiment, parts)
+        anyone_learns = experiment.learning and any(options.learns for options in experiment.clients.values())
+        if anyone_learns and hasattr(parts.start, "fingerprint"):
+            start = parts.start.fingerprint()
         _same_start(path, start)
     folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest(), start)
     folder.lock()
@@ -258,7 +320,7 @@ def run(
             federation.server.tracker.record("warning", **warning)
         before(federation, parts)
         server = federation.server
-        state = server.federate(experiment.rounds, federation.initial_adapter, deadline)
+        state = server.federate(experiment.rounds_to_play, federation.initial_adapter, deadline)
         results: dict[str, Any] = {}
         splits: list[Split] = ["validation", "test"] if experiment.evaluation.test_tasks != 0 else ["validation"]
         for split in splits:
@@ -292,7 +354,7 @@ def _has_begun(path: Path) -> bool:
     return (path / "manifest.json").exists() and bool(RunFolder.existing(path).last_round())
 
 
-def _check_start(parts: Parts) -> list[Mapping[str, Any]]:
+def _check_start(experiment: Experiment, parts: Parts) -> list[Mapping[str, Any]]:
     """Find out before anything is written whether buffers can begin as asked; what to warn of, each thing once."""
     check = getattr(parts.start, "check", None)
     if check is None:
@@ -300,26 +362,29 @@ def _check_start(parts: Parts) -> list[Mapping[str, Any]]:
     warnings = [
         warning
         for client, worlds in parts.worlds.items()
+        if experiment.learning and experiment.clients[client].learns
         for label, make_world in worlds.items()
         for warning in check(client, label, make_world(), parts.model)
     ]
     return list({warning["message"]: warning for warning in warnings}.values())
 
 
-def _same_experiment(path: Path, experiment: Experiment) -> None:
-    """Refuse to mix two experiments in one folder. More rounds, or another value of what changes no result, go on."""
+def conflict(path: Path, experiment: Experiment) -> str:
+    """Why a folder cannot go on with an experiment: it holds another one. More rounds, or another value of what changes no
+    result, go on."""
     if not (path / "manifest.json").exists():
-        return
+        return ""
     folder = RunFolder.existing(path)
     stored = stored_experiment(folder)
-    if changed := _differences(stored.identity(), experiment.identity()):
-        raise RunConflict(
+    if changed := differences(stored.identity(), experiment.identity()):
+        return (
             f"{path} holds a run of another experiment (different: {', '.join(changed)}): give this one another name, "
             "or remove the folder."
         )
     done = folder.last_round() or 0
     if experiment.rounds < done:
-        raise RunConflict(f"{path} already has {done} rounds, more than the {experiment.rounds} asked for.")
+        return f"{path} already has {done} rounds, more than the {experiment.rounds} asked for."
+    return ""
 
 
 def _same_start(path: Path, start: str) -> None:
@@ -329,14 +394,3 @@ def _same_start(path: Path, start: str) -> None:
             f"{path} was begun with another content of the file that `start` names, and its first round is not complete: "
             "restore the file, give this experiment another name, or remove the folder."
         )
-
-
-def _differences(one: Any, other: Any, key: str = "") -> list[str]:
-    """The keys that differ, as far down as both have the same ones."""
-    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        return [
-            found
-            for name in one
-            for found in _differences(one[name], other[name], f"{key}.{name}" if key else str(name))
-        ]
-    return [] if one == other else [key]

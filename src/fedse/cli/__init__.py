@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from fedse.cli import (
     aggregators,
+    compare,
     demo,
     doctor,
     evaluate,
@@ -17,9 +18,12 @@ from fedse.cli import (
     models,
     play,
     reference,
+    reproduce,
     run,
     runs,
     show,
+    sweep,
+    transfer,
     worlds,
 )
 from fedse.errors import FedseError
@@ -46,6 +50,10 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("demo")(demo.demo)
 app.command("eval")(evaluate.evaluate)
+app.command("sweep")(sweep.sweep)
+app.command("compare")(compare.compare)
+app.command("reproduce")(reproduce.reproduce)
+app.command("transfer")(transfer.transfer)
 app.command("show")(show.show)
 app.command("export")(export.export)
 app.command("play")(play.play)

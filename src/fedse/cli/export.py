@@ -33,7 +33,10 @@ def export(
         int | None, typer.Option("--round", min=0, help="After this round; default: the last.")
     ] = None,
     client: Annotated[
-        str, typer.Option(help="Whose experience, or whose private part to add to the adapter; default: all clients.")
+        str,
+        typer.Option(
+            help="Whose experience (default: all clients'), or who plays with the adapter where each has its own."
+        ),
     ] = "",
 ) -> None:
     """Write what others can load.
@@ -42,7 +45,7 @@ def export(
     AgentGym's layout and can begin another run (start: FILE); .jsonl and .parquet hold everything in the buffers.
     """
     from fedse import atomic
-    from fedse.adapters.files import read_adapter, write_adapter
+    from fedse.adapters.files import write_adapter
     from fedse.errors import BadInput
     from fedse.experience.export import ENDINGS
     from fedse.runs.folder import RunFolder
@@ -59,14 +62,9 @@ def export(
         typer.echo(f"Wrote {target}: {written} trajectories")
     else:
         number = (folder.last_round() or 0) if round_number is None else round_number
-        recorded = folder.digest_of(number)
-        adapter = read_adapter(folder.round_folder(number) / "adapter")
-        if adapter.digest() != recorded:
-            raise BadInput(f"the adapter of round {number} is not the one the manifest recorded: restore the folder.")
+        adapter = _adapter(folder, number, client)
         if not adapter.tensors:
             raise BadInput(f"{run} has no adapter, as its model is served elsewhere: use --what experience.")
-        if client:
-            adapter = _with_private_part(folder, adapter, client, number)
         with atomic.new_folder(target) as made:
             if what is What.ADAPTER:
                 write_adapter(adapter, made)
@@ -79,6 +77,30 @@ def export(
                     raise BadInput(f"{run} has no language model to merge into: export the adapter instead.")
                 model.save_merged(adapter, made)
         typer.echo(f"Wrote {target}")
+
+
+def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:
+    """The shared adapter after a round, or the client's own one in a run that shares none."""
+    from fedse.adapters.files import read_adapter
+    from fedse.adapters.own import OwnAdapters
+    from fedse.errors import BadInput
+    from fedse.experiment import stored_experiment
+    from fedse.plugins import nearest
+
+    recorded = folder.digest_of(number)
+    experiment = stored_experiment(folder)
+    if experiment.sharing == "none" and number > 0:
+        clients = sorted(experiment.holdings())
+        if client not in clients:
+            what = f"--client {client}: {nearest(client, clients)}" if client else ""
+            raise BadInput(
+                f"{what}each client of {folder.path} has an adapter of its own; --client is one of {', '.join(clients)}."
+            )
+        return OwnAdapters(folder.client_folder(client) / "adapters").read(number)
+    adapter = read_adapter(folder.round_folder(number) / "adapter")
+    if adapter.digest() != recorded:
+        raise BadInput(f"the adapter of round {number} is not the one the manifest recorded: restore the folder.")
+    return _with_private_part(folder, adapter, client, number) if client else adapter
 
 
 def _with_private_part(folder: RunFolder, adapter: Adapter, client: str, number: int) -> Adapter:

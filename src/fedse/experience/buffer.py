@@ -53,6 +53,8 @@ class BufferOptions(PluginOptions):
 
     repeats: bool = False
     """Keep trajectories whose token ids and train mask equal those of an earlier one of the same task."""
+    history: bool = True
+    """Learn from all rounds and from what the buffer began with; false: from what the same round found alone."""
     cap: int | None = Field(default=None, ge=1)
     """Learn from at most this many trajectories, the newest first; demonstrations go last."""
     per_task: int | None = Field(default=None, ge=1)
@@ -176,17 +178,21 @@ class Buffer:
         return added
 
     def _holds(self, trajectory: Trajectory, content: str) -> bool:
+        # Without history a round learns from its own finds alone, so an equal one of an earlier round is no repeat.
+        since = 0 if self.options.history else trajectory.round
         found = self._connection.execute(
-            "SELECT 1 FROM trajectories WHERE world = ? AND task = ? AND content = ?",
-            (trajectory.world, trajectory.task, content),
+            "SELECT 1 FROM trajectories WHERE world = ? AND task = ? AND content = ? AND round >= ?",
+            (trajectory.world, trajectory.task, content, since),
         )
         return found.fetchone() is not None
 
-    def read(self) -> list[Trajectory]:
-        """What to learn from, in an order that depends on nothing but the content."""
+    def read(self, round: int | None = None) -> list[Trajectory]:
+        """What to learn from in a round (the newest), in an order that depends on nothing but the content."""
+        last = max(self.rounds(), default=0) if round is None else round
         newest_first = self._connection.execute(
-            "SELECT record, token_ids, train_mask, world, task FROM trajectories"
-            " ORDER BY round DESC, world, task, attempt"
+            "SELECT record, token_ids, train_mask, world, task FROM trajectories WHERE round BETWEEN ? AND ?"
+            " ORDER BY round DESC, world, task, attempt",
+            (0 if self.options.history else last, last),
         )
         chosen: list[Trajectory] = []
         of_task: dict[tuple[str, str], int] = {}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import Field
 
+from fedse.adapters.own import OwnAdapters
 from fedse.adapters.packing import pack, unpack
 from fedse.adapters.personal import PersonalOptions, first_pair
 from fedse.adapters.plan import TensorPlan, frozen, private, sent
@@ -48,6 +50,16 @@ class EvaluationOptions(PluginOptions):
     """Test tasks of each world, played once after the last round; all of them when null, no test when 0."""
 
 
+class Origin(NamedTuple):
+    """The client that a world was written under in the experiment, and its label there.
+
+    Random numbers are named by it, so a world meets the same tasks and draws whoever holds it.
+    """
+
+    client: str
+    label: str
+
+
 class Client:
     """Everything that happens at a site. The only thing it hands out is a `ClientUpdate`."""
 
@@ -61,13 +73,17 @@ class Client:
         buffer: Buffer,
         journal: Journal,
         learner: Learner,
-        exploration: ExplorationOptions,
+        exploration: ExplorationOptions | None,
         evaluation: EvaluationOptions,
         seed: int,
         plan: TensorPlan,
         private_part: PrivatePart,
         personal: PersonalOptions,
+        own: OwnAdapters | None = None,
+        origins: Mapping[str, Origin] | None = None,
+        learns: bool = True,
     ) -> None:
+        """Without `exploration` it learns from what its buffer begins with; with `own` it shares nothing."""
         self.name = name
         self.worlds = worlds
         self.chat = chat
@@ -82,28 +98,38 @@ class Client:
         self.tensors = plan
         self.private_part = private_part
         self.personal = personal
+        self.own = own
+        self.origins = origins or {label: Origin(name, label) for label in worlds}
+        self.learns = learns
         self._references = cache(self._measure_references)
 
     def adapter(self, task: RoundTask) -> Adapter:
-        """What this client plays with and learns from: the broadcast adapter, its private tensors in their place."""
-        broadcast = unpack(task.vector, task.layout, task.config)
-        own = self.private_part.before(task.round + 1 if task.kind == "evaluate" else task.round)
-        if self.personal.rank and not own:
-            own = first_pair(broadcast, self.personal.rank, self.name, self.seed)
-        adapter = Adapter({**broadcast.tensors, **own}, broadcast.config)
+        """What this client plays with and learns from: the broadcast adapter with its private tensors in their place, or
+        its own adapter if it shares nothing."""
+        behind = task.round - 1 if task.kind == "train" else task.round
+        if self.own is not None and behind > 0:
+            adapter = self.own.read(behind)
+        else:
+            adapter = unpack(task.vector, task.layout, task.config)
+            kept = self.private_part.before(behind + 1)
+            if self.personal.rank and not kept:
+                kept = first_pair(adapter, self.personal.rank, self.name, self.seed)
+            adapter = Adapter({**adapter.tensors, **kept}, adapter.config)
         return replace(adapter, frozen=frozen(adapter, self.tensors))
 
     def plan(self, task: RoundTask) -> list[Episode]:
-        """The episodes this client wants played with the broadcast adapter: evaluation, then exploration."""
+        """The episodes this client wants played with its adapter of the round: evaluation, then exploration."""
         episodes = []
         for label in self.worlds:
             if task.world in ("", label):
                 held_out = self._held_out(label, task)
                 episodes += [self._episode(label, item, Purpose.EVALUATE, task.round, 0, 0.0) for item in held_out]
-        if task.kind == "train":
+        if task.kind == "train" and self.exploration is not None and self.learns:
             for label in self.worlds:
                 training = self._instance(label).tasks("train")
-                order = generator(self.seed, self.name, task.round, label, "explore").permutation(len(training))
+                origin = self.origins[label]
+                name = (self.seed, origin.client, task.round, origin.label, "explore")
+                order = generator(*name).permutation(len(training))
                 for index in order[: self.exploration.tasks]:
                     for attempt in range(self.exploration.attempts):
                         episodes.append(
@@ -133,10 +159,11 @@ class Client:
         finished = [item for item in explored if item.outcome is not Outcome.ERROR]
         kept = self.filter.keep(finished)
 
-        self.begin()
+        if self.learns:
+            self.begin()
         added = self.buffer.remember(task.round, kept)
         self.journal.write(f"{task.round:04d}", trajectories)
-        experience = self.buffer.read()
+        experience = self.buffer.read(task.round)
 
         counts = {
             "explored": len(explored),
@@ -150,13 +177,16 @@ class Client:
             "invalid": sum(item.invalid_actions for item in finished),
             "agent_tokens": sum(item.agent_tokens for item in finished),
         }
-        vector, metrics = None, {}
-        key = stream(self.seed, self.name, task.round, "learn")
-        if experience and (learned := self.learner.learn(adapter, experience, key)) is not None:
-            self._left_alone(adapter, learned[0])
-            self.private_part.keep(task.round, private(learned[0], self.tensors))
-            vector, metrics = pack(sent(learned[0], self.tensors)), dict(learned[1])
+        if not self.learns:
+            counts["only_measures"] = 1
+        following, vector, metrics = adapter, None, {}
+        if (learned := self.fit(task.round, adapter, experience)) is not None:
+            following, metrics = learned[0], dict(learned[1])
+            self.private_part.keep(task.round, private(following, self.tensors))
+            vector = pack(sent(following, self.tensors)) if self.own is None else None
             counts["learned_from"] = len(experience)
+        if self.own is not None:
+            self.own.write(task.round, following)
         layout = sent(adapter, self.tensors).layout
         return ClientUpdate(self.name, task.round, vector, layout, counts, metrics, self._scores(task, trajectories))
 
@@ -168,14 +198,25 @@ class Client:
                     "learner 'imitation', or an aggregator with which clients train everything."
                 )
 
+    def fit(
+        self, round: int, adapter: Adapter, experience: Sequence[Trajectory]
+    ) -> tuple[Adapter, Mapping[str, float]] | None:
+        """What this client makes of an adapter in a round; None without experience, or when the learner abstains."""
+        if not experience:
+            return None
+        learned = self.learner.learn(adapter, experience, stream(self.seed, self.name, round, "learn"))
+        if learned is not None:
+            self._left_alone(adapter, learned[0])
+        return learned
+
     def begin(self) -> None:
         """Put the demonstrations into an empty buffer, once."""
         if 0 in self.buffer.rounds():
             return
         shown = [
-            trajectory
-            for label in self.worlds
-            for trajectory in self.start.trajectories(self.name, label, self._instance(label), self.chat, self.seed)
+            replace(trajectory, client=self.name, world=label)
+            for label, origin in self.origins.items()
+            for trajectory in self.start.trajectories(*origin, self._instance(label), self.chat, self.seed)
         ]
         if shown:
             self.buffer.remember(0, shown)
@@ -199,7 +240,8 @@ class Client:
     def _episode(
         self, label: str, task: Task, purpose: Purpose, round: int, attempt: int, temperature: float
     ) -> Episode:
-        key = stream(self.seed, self.name, round, label, task.id, purpose, attempt)
+        origin = self.origins[label]
+        key = stream(self.seed, origin.client, round, origin.label, task.id, purpose, attempt)
         return Episode(self.name, label, self.worlds[label], task, purpose, round, attempt, Sampling(key, temperature))
 
     def _scores(self, task: RoundTask, trajectories: Sequence[Trajectory]) -> tuple[WorldScore, ...]:
