@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import typer
@@ -66,6 +67,8 @@ app.add_typer(worlds.app, name="worlds")
 
 
 def main() -> None:
+    # Torch's threads spin while they wait for each other; beside any other busy process that made runs several times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     interrupts.never_lose_one()
     try:
         app(prog_name="fedse")
