@@ -320,7 +320,6 @@ def main() -> None:
     options.add_argument("--tokens-at-once", type=int)
     options.add_argument("--trainer-rows", type=int, help="rows the Trainer takes at once, if not the whole batch")
     options.add_argument("--checkpointing", action="store_true")
-    options.add_argument("--compile", action="store_true")
     options.add_argument("--ways", nargs="+", default=["trainer", "padded", "packed"])
     options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--output", type=Path)
@@ -337,7 +336,7 @@ def main() -> None:
     makers: dict[str, Callable[[], Any]] = {
         "trainer": lambda: WithTrainer(model, given),
         "padded": lambda: Padded(model, **settings),
-        "packed": lambda: Imitation(model, compile=given.compile, **settings),
+        "packed": lambda: Imitation(model, **settings),
     }
     rate, operations = matrix_rate(model.device), needed_operations(model, rounds)
     ways = {name: Way(makers[name], model, rounds) for name in given.ways}

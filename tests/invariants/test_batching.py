@@ -127,7 +127,7 @@ def test_loss_touches_the_agents_tokens_and_its_end_of_turn_token_and_nothing_el
     assert spoken == [token for step in item.steps for token in tiny.chat.reply(step.reply)]
     assert spoken.count(end) == len(item.steps)
 
-    through = pass_for(tiny.network, checkpointing=False, compiled=False)
+    through = pass_for(tiny.network, checkpointing=False)
     longer = replace(item, token_ids=item.token_ids * 2, train_mask=(False,) * len(item.token_ids) + item.train_mask)
 
     def loss(*trajectories: Any) -> float:

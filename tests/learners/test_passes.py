@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,10 @@ import torch
 from padded_reference import NETWORKS, SHAPE, TARGETS, adapted, conversations, padded_gradient
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from fedse.errors import BadInput
 from fedse.learners import packed_llama
-from fedse.learners.attention_kernels import Plain
+from fedse.learners.attention_kernels import CudaFlash, Plain
 from fedse.learners.lora_vector import LoraVector
+from fedse.learners.packed_attention import Three
 from fedse.learners.packed_llama import PackedLlama
 from fedse.learners.packing import Example, opening_of, pack
 from fedse.learners.passes import PackedPass, PaddedPass, Pass, pass_for
@@ -41,7 +41,7 @@ def assert_same(found: tuple[float, torch.Tensor], wanted: tuple[float, torch.Te
 @pytest.mark.parametrize("name", NETWORKS)
 def test_packed_loss_and_gradient_are_those_of_the_padded_pass(name: str, targets: str) -> None:
     network = adapted(NETWORKS[name](), TARGETS[targets])
-    through = pass_for(network, checkpointing=False, compiled=False)
+    through = pass_for(network, checkpointing=False)
     assert type(through) is PackedPass
     examples = conversations(40, 25, 150, 12)
     wanted = padded_gradient(network, examples)
@@ -55,9 +55,9 @@ def test_ways_to_save_memory_change_no_gradient(monkeypatch: pytest.MonkeyPatch)
     network = adapted(NETWORKS["qwen3, tied"](), TARGETS["some"])
     examples = conversations(40, 25, 150, 12)
     wanted = padded_gradient(network, examples)
-    assert_same(gradient_of(pass_for(network, checkpointing=True, compiled=False), examples, 9), wanted)
+    assert_same(gradient_of(pass_for(network, checkpointing=True), examples, 9), wanted)
     monkeypatch.setattr(packed_llama, "_MOST_BYTES", 0)
-    assert_same(gradient_of(pass_for(network, checkpointing=False, compiled=False), examples, 9), wanted)
+    assert_same(gradient_of(pass_for(network, checkpointing=False), examples, 9), wanted)
 
 
 def test_plain_attention_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,27 +65,15 @@ def test_plain_attention_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     examples = conversations(40, 25, 70)
     monkeypatch.setattr(packed_llama, "kernel_for", lambda device, dtype: Plain())
     assert_same(
-        gradient_of(pass_for(network, checkpointing=False, compiled=False), examples, 9),
+        gradient_of(pass_for(network, checkpointing=False), examples, 9),
         padded_gradient(network, examples),
     )
-
-
-@pytest.mark.slow
-def test_a_compiled_pass_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Traced and differentiated as for a GPU; generating code for this CPU would take minutes."""
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    network = adapted(NETWORKS["llama"](), TARGETS["all"])
-    vector = LoraVector(network)
-    through = PackedPass(vector, PackedLlama(network, vector, compiled=True))
-    for lengths in ((40, 25, 70), (33, 90)):
-        examples = conversations(*lengths)
-        assert_same(gradient_of(through, examples, 9), padded_gradient(network, examples))
 
 
 @pytest.mark.parametrize("opening", [0, 9])
 def test_a_conversation_does_not_see_its_neighbours(opening: int) -> None:
     network = adapted(NETWORKS["llama"](), TARGETS["all"])
-    through = pass_for(network, checkpointing=False, compiled=False)
+    through = pass_for(network, checkpointing=False)
     silent, speaking, last = conversations(50, 60, 30)
     silent = Example(silent.ids, np.zeros_like(silent.train))
     last = Example(last.ids, np.zeros_like(last.train))
@@ -99,7 +87,7 @@ def test_a_conversation_does_not_see_its_neighbours(opening: int) -> None:
 
 def test_the_gradient_of_two_parts_is_their_sum() -> None:
     network = adapted(NETWORKS["llama"](), TARGETS["all"])
-    through = pass_for(network, checkpointing=False, compiled=False)
+    through = pass_for(network, checkpointing=False)
     examples = conversations(50, 60, 30)
     whole = gradient_of(through, examples, 9)
     through.vector.gradient.zero_()
@@ -129,7 +117,7 @@ def test_in_bfloat16_the_gradient_is_as_near_to_the_true_one_as_that_of_the_padd
     network = adapted(NETWORKS["llama"]().to(torch.bfloat16), TARGETS["all"])
     assert {parameter.dtype for parameter in network.parameters() if parameter.requires_grad} == {torch.float32}
     examples = conversations(40, 25, 150, 12)
-    _, packed = gradient_of(pass_for(network, checkpointing=False, compiled=False), examples, 9)
+    _, packed = gradient_of(pass_for(network, checkpointing=False), examples, 9)
     _, padded = padded_gradient(network, examples)
     _, true = padded_gradient(network.float(), examples)
     assert (packed - true).norm() < 1.5 * (padded - true).norm() < 0.1 * true.norm()
@@ -139,7 +127,7 @@ def test_other_networks_go_through_their_own_forward_pass() -> None:
     gpt = adapted(GPT2LMHeadModel(GPT2Config(vocab_size=96, n_embd=48, n_layer=2, n_head=2)), ["c_attn", "c_fc"])
     examples = conversations(40, 25, 70)
     for checkpointing in (False, True):
-        through = pass_for(gpt, checkpointing=checkpointing, compiled=False)
+        through = pass_for(gpt, checkpointing=checkpointing)
         assert type(through) is PaddedPass
         # Dropout of the base is on while it learns: without it the result can be compared.
         for module in gpt.modules():
@@ -147,13 +135,6 @@ def test_other_networks_go_through_their_own_forward_pass() -> None:
                 module.p = 0.0
         assert_same(gradient_of(through, examples), padded_gradient(gpt, examples))
     assert not gpt.training and not gpt.get_base_model().is_gradient_checkpointing
-
-
-def test_compiling_is_for_known_networks_on_a_gpu() -> None:
-    gpt = adapted(GPT2LMHeadModel(GPT2Config(vocab_size=96, n_embd=48, n_layer=2, n_head=2)), ["c_attn"])
-    for network, name in ((gpt, "gpt2"), (adapted(NETWORKS["llama"](), TARGETS["all"]), "llama")):
-        with pytest.raises(BadInput, match=rf"learner\.compile: .* {name} on cpu in float32"):
-            pass_for(network, checkpointing=False, compiled=True)
 
 
 def test_what_the_packed_pass_does_not_know_it_leaves_alone() -> None:
@@ -185,3 +166,42 @@ def test_the_vector_is_the_networks_adapter_and_goes_back_to_it() -> None:
     assert not torch.equal(vector.values, torch.cat([parameter.flatten() for parameter in vector.parameters]))
     vector.put_back()
     assert torch.equal(torch.cat([parameter.flatten() for parameter in vector.parameters]), joined + 1)
+
+
+class InOneCall(CudaFlash):
+    """What the GPU's kernel computes, in plain matrices."""
+
+    def _forward(self, three: Three, edges: Any, scale: float) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+        queries, keys, values = three
+        group = queries.shape[1] // keys.shape[1]
+        outputs, totals = [], []
+        for query, key in zip(pairwise(edges[0].tolist()), pairwise(edges[1].tolist()), strict=True):
+            assert query[1] - query[0] <= edges[2]
+            assert key[1] - key[0] <= edges[3]
+            mine = queries[slice(*query)].transpose(0, 1)
+            theirs, content = (item[slice(*key)].repeat_interleave(group, 1).transpose(0, 1) for item in (keys, values))
+            ahead = torch.ones(mine.shape[1], theirs.shape[1], dtype=torch.bool).triu(
+                theirs.shape[1] - mine.shape[1] + 1
+            )
+            scores = (mine @ theirs.mT * scale).masked_fill(ahead, -torch.inf)
+            outputs.append((scores.softmax(-1) @ content).transpose(0, 1))
+            totals.append(scores.logsumexp(-1))
+        return torch.cat(outputs), torch.cat(totals, dim=1)
+
+    def _backward(self, gradient: Any, out: Any, total: Any, three: Three, edges: Any, scale: float) -> Three:  # type: ignore[override]
+        with torch.enable_grad():
+            own = tuple(item.detach().requires_grad_() for item in three)
+            to_queries, to_keys, to_values = torch.autograd.grad(
+                self._forward((own[0], own[1], own[2]), edges, scale)[0], own, gradient
+            )
+        return to_queries, to_keys, to_values
+
+
+@pytest.mark.parametrize("opening", [0, 9])
+def test_all_segments_in_one_call_give_the_same(monkeypatch: pytest.MonkeyPatch, opening: int) -> None:
+    network = adapted(NETWORKS["llama"](), TARGETS["all"])
+    examples = conversations(40, 25, 70)
+    monkeypatch.setattr(packed_llama, "kernel_for", lambda device, dtype: InOneCall())
+    vector = LoraVector(network)
+    through = PackedPass(vector, PackedLlama(network, vector))
+    assert_same(gradient_of(through, examples, opening), padded_gradient(network, examples))

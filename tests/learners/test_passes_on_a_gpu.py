@@ -1,4 +1,4 @@
-"""On a GPU: packed, recorded and compiled passes against the plain padded one, in float32 and in bfloat16."""
+"""On a GPU: packed and recorded passes against the plain padded one, in float32 and in bfloat16."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def distance(one: torch.Tensor, other: torch.Tensor) -> float:
 def test_float32_equals_the_padded_pass(opening: int) -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
     net = network(torch.float32)
-    through = pass_for(net, checkpointing=False, compiled=False)
+    through = pass_for(net, checkpointing=False)
     assert type(through) is PackedPass
     examples = conversations(400, 250, 700, 120, opening=90, vocabulary=1000)
     loss, gradient = padded_gradient(net, examples)
@@ -60,7 +60,7 @@ def test_float32_equals_the_padded_pass(opening: int) -> None:
     assert distance(packed, gradient) < 1e-4
 
 
-@pytest.mark.parametrize("way", ["recorded", "checkpointing", "not recorded", "compiled", "padded"])
+@pytest.mark.parametrize("way", ["recorded", "checkpointing", "not recorded", "padded"])
 @pytest.mark.parametrize("opening", [0, 90])
 def test_bfloat16_is_as_near_to_the_true_gradient_as_the_padded_pass(way: str, opening: int) -> None:
     net = network(torch.bfloat16)
@@ -73,7 +73,7 @@ def test_bfloat16_is_as_near_to_the_true_gradient_as_the_padded_pass(way: str, o
         vector = LoraVector(net)
         through = PaddedPass(vector, PaddedNetwork(net, vector))
     else:
-        through = pass_for(net, checkpointing=way == "checkpointing", compiled=way == "compiled")
+        through = pass_for(net, checkpointing=way == "checkpointing")
         assert type(through) is RecordedPass
     # The second has other sizes; the third is of the first's, so that a graph is replayed with other contents.
     packs = [
@@ -90,7 +90,7 @@ def test_bfloat16_is_as_near_to_the_true_gradient_as_the_padded_pass(way: str, o
 
 
 def test_recording_adds_a_gradient_once_and_on_top_of_what_is_there() -> None:
-    through = pass_for(network(torch.bfloat16), checkpointing=False, compiled=False)
+    through = pass_for(network(torch.bfloat16), checkpointing=False)
     examples = conversations(400, 250, opening=90, vocabulary=1000)
     _, first = gradient_of(through, examples, 90)
     _, replayed = gradient_of(through, examples, 90)

@@ -6,6 +6,9 @@ import torch
 
 from fedse.learners.packed_attention import Kernel, Segments, Three
 
+_Edges = tuple[torch.Tensor, torch.Tensor, int, int]
+"""Where the queries and the keys of each segment begin and end, and how many there are at most."""
+
 
 def kernel_for(device: torch.device, dtype: torch.dtype) -> Kernel:
     if device.type == "cuda" and dtype in (torch.bfloat16, torch.float16):
@@ -16,15 +19,10 @@ def kernel_for(device: torch.device, dtype: torch.dtype) -> Kernel:
 class CudaFlash:
     """All segments in one call, without a loop, so that a CUDA graph can hold it."""
 
-    def within(self, three: Three, segments: Segments, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
-        edges, longest = segments.boundaries, segments.longest
-        return self._forward(three, edges, edges, longest, longest, True, scale)
+    def forward(self, three: Three, segments: Segments, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+        return self._forward(*self._beheld(three, segments), scale)
 
-    def across(self, three: Three, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
-        queries, keys, _ = three
-        return self._forward(three, *self._whole(queries, keys), len(queries), len(keys), False, scale)
-
-    def within_backward(
+    def backward(
         self,
         gradient: torch.Tensor,
         three: Three,
@@ -33,81 +31,68 @@ class CudaFlash:
         segments: Segments,
         scale: float,
     ) -> Three:
+        to_queries, *others = self._backward(gradient, out, total, *self._beheld(three, segments), scale)
+        if segments.opening:
+            beheld = segments.beheld
+            others = [_gathered(item, beheld.own, beheld.opening) for item in others]
+        return to_queries, others[0], others[1]
+
+    @staticmethod
+    def _beheld(three: Three, segments: Segments) -> tuple[Three, _Edges]:
+        queries, keys, values = three
         edges, longest = segments.boundaries, segments.longest
-        return self._backward(gradient, three, out, total, edges, edges, longest, longest, True, scale)
-
-    def across_backward(
-        self, gradient: torch.Tensor, three: Three, out: torch.Tensor, total: torch.Tensor, scale: float
-    ) -> Three:
-        queries, keys, _ = three
-        return self._backward(
-            gradient, three, out, total, *self._whole(queries, keys), len(queries), len(keys), False, scale
-        )
+        if not segments.opening:
+            return three, (edges, edges, longest, longest)
+        # A call of its own for the opening would leave most of the GPU idle: one short row of keys, all tokens' queries.
+        beheld = segments.beheld
+        keys, values = keys.index_select(0, beheld.rows), values.index_select(0, beheld.rows)
+        return (queries, keys, values), (edges, beheld.boundaries, longest, beheld.longest)
 
     @staticmethod
-    def _whole(queries: torch.Tensor, keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        # arange, not a tensor of numbers from the host: a CUDA graph cannot wait for the host.
-        edges = torch.arange(2, dtype=torch.int32, device=queries.device)
-        return edges * len(queries), edges * len(keys)
-
-    @staticmethod
-    def _forward(
-        three: Three,
-        query_edges: torch.Tensor,
-        key_edges: torch.Tensor,
-        most_queries: int,
-        most_keys: int,
-        causal: bool,
-        scale: float,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        out, total, *_ = torch.ops.aten._flash_attention_forward(
-            *three, query_edges, key_edges, most_queries, most_keys, 0.0, causal, False, scale=scale
-        )
-        return out, total.T
+    def _forward(three: Three, edges: _Edges, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of queries and keys that end together, each query sees the keys up to its own place."""
+        out, total, *_ = torch.ops.aten._flash_attention_forward(*three, *edges, 0.0, True, False, scale=scale)
+        return out, total
 
     @staticmethod
     def _backward(
-        gradient: torch.Tensor,
-        three: Three,
-        out: torch.Tensor,
-        total: torch.Tensor,
-        query_edges: torch.Tensor,
-        key_edges: torch.Tensor,
-        most_queries: int,
-        most_keys: int,
-        causal: bool,
-        scale: float,
+        gradient: torch.Tensor, out: torch.Tensor, total: torch.Tensor, three: Three, edges: _Edges, scale: float
     ) -> Three:
         no_dropout = torch.zeros(2, dtype=torch.uint64, device=gradient.device)
+        nothing = torch.empty(0, device=gradient.device)
         to_queries, to_keys, to_values = torch.ops.aten._flash_attention_backward(
-            gradient,
-            *three,
-            out,
-            total.T.contiguous(),
-            query_edges,
-            key_edges,
-            most_queries,
-            most_keys,
-            0.0,
-            causal,
-            no_dropout,
-            torch.empty(0, device=gradient.device),
-            scale=scale,
+            gradient, *three, out, total, *edges, 0.0, True, no_dropout, nothing, scale=scale
         )
         return to_queries, to_keys, to_values
 
 
+def _gathered(gradient: torch.Tensor, own: torch.Tensor, copies: torch.Tensor) -> torch.Tensor:
+    """What each token's key got in its own segment, and the opening's in all copies."""
+    found = gradient.index_select(0, own)
+    found[: copies.shape[1]] += gradient.index_select(0, copies.flatten()).view(*copies.shape, *found.shape[1:]).sum(0)
+    return found
+
+
 class _OneByOne:
-    """Segments in a loop. A subclass computes one block, heads first: key heads x queries of each x tokens x size."""
+    """Segments in a loop, and the opening for all at once.
 
-    def within(self, three: Three, segments: Segments, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+    Attention over two sets of keys is the mean of both, weighted by their sums of exponentials. With the joint result and
+    the joint sum, the gradient of each part is that of ordinary attention.
+    A subclass computes one block, heads first: key heads x queries of each x tokens x size.
+    """
+
+    def forward(self, three: Three, segments: Segments, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
         done = [self._block(tuple(item[here] for item in three), True, scale) for here in segments.slices()]
-        return torch.cat([out for out, _ in done]), torch.cat([total for _, total in done])
+        out, total = torch.cat([out for out, _ in done]), torch.cat([total for _, total in done])
+        if opening := segments.opening:
+            there, there_total = self._block(_to_opening(three, opening), False, scale)
+            here, here_total = out[opening:], total[opening:]
+            joint = torch.logaddexp(here_total, there_total)
+            here.mul_((here_total - joint).exp_()[..., None]).addcmul_(there, (there_total - joint).exp_()[..., None])
+            here_total.copy_(joint)
+        return out, total
 
-    def across(self, three: Three, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
-        return self._block(three, False, scale)
-
-    def within_backward(
+    def backward(
         self,
         gradient: torch.Tensor,
         three: Three,
@@ -123,17 +108,21 @@ class _OneByOne:
             for here in segments.slices()
         ]
         to_queries, to_keys, to_values = (torch.cat(pieces) for pieces in zip(*done, strict=True))
+        if opening := segments.opening:
+            there = self._block_backward(
+                gradient[opening:], _to_opening(three, opening), out[opening:], total[opening:], False, scale
+            )
+            to_queries[opening:] += there[0]
+            to_keys[:opening] += there[1]
+            to_values[:opening] += there[2]
         return to_queries, to_keys, to_values
-
-    def across_backward(
-        self, gradient: torch.Tensor, three: Three, out: torch.Tensor, total: torch.Tensor, scale: float
-    ) -> Three:
-        return self._block_backward(gradient, three, out, total, False, scale)
 
     def _block(self, three: tuple[torch.Tensor, ...], causal: bool, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
         queries, keys, values = three
         heads, group = queries.shape[1], queries.shape[1] // keys.shape[1]
-        out, total = self.forward(_by_head(queries, group), _shared(keys, group), _shared(values, group), causal, scale)
+        out, total = self.block_forward(
+            _by_head(queries, group), _shared(keys, group), _shared(values, group), causal, scale
+        )
         return out.permute(2, 0, 1, 3).reshape(queries.shape), total.permute(2, 0, 1).reshape(-1, heads)
 
     def _block_backward(
@@ -147,7 +136,7 @@ class _OneByOne:
     ) -> Three:
         queries, keys, values = three
         group = queries.shape[1] // keys.shape[1]
-        to_queries, to_keys, to_values = self.backward(
+        to_queries, to_keys, to_values = self.block_backward(
             _by_head(gradient, group),
             (_by_head(queries, group), _shared(keys, group), _shared(values, group)),
             _by_head(out, group),
@@ -161,15 +150,20 @@ class _OneByOne:
             to_values.sum(1).transpose(0, 1),
         )
 
-    def forward(
+    def block_forward(
         self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, causal: bool, scale: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         raise NotImplementedError
 
-    def backward(
+    def block_backward(
         self, gradient: torch.Tensor, three: Three, out: torch.Tensor, total: torch.Tensor, causal: bool, scale: float
     ) -> Three:
         raise NotImplementedError
+
+
+def _to_opening(three: Three, opening: int) -> Three:
+    queries, keys, values = three
+    return queries[opening:], keys[:opening], values[:opening]
 
 
 def _by_head(tensor: torch.Tensor, group: int) -> torch.Tensor:
@@ -183,7 +177,7 @@ def _shared(tensor: torch.Tensor, group: int) -> torch.Tensor:
 
 
 class CpuFlash(_OneByOne):
-    def forward(
+    def block_forward(
         self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, causal: bool, scale: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         out, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
@@ -191,7 +185,7 @@ class CpuFlash(_OneByOne):
         )
         return out, total
 
-    def backward(
+    def block_backward(
         self, gradient: torch.Tensor, three: Three, out: torch.Tensor, total: torch.Tensor, causal: bool, scale: float
     ) -> Three:
         to_queries, to_keys, to_values = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
@@ -203,14 +197,14 @@ class CpuFlash(_OneByOne):
 class Plain(_OneByOne):
     """For what flash kernels do not do: float32 on a GPU."""
 
-    def forward(
+    def block_forward(
         self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, causal: bool, scale: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         scores = self._scores(queries, keys, causal, scale)
         total = scores.logsumexp(-1)
         return (scores - total[..., None]).exp() @ values, total
 
-    def backward(
+    def block_backward(
         self, gradient: torch.Tensor, three: Three, out: torch.Tensor, total: torch.Tensor, causal: bool, scale: float
     ) -> Three:
         queries, keys, values = three

@@ -36,9 +36,6 @@ class ImitationOptions(PluginOptions):
     16,384 on a GPU and 2,048 elsewhere."""
     checkpointing: bool = False
     """Computes the inside of each layer twice instead of keeping it: saves memory, takes longer."""
-    compile: bool = False
-    """Fuses small operations with torch.compile, which takes time at the beginning of a run. For Llama, Mistral and Qwen in
-    bfloat16 on a GPU; on a CPU it made nano slower."""
     clip: float = Field(default=1.0, gt=0)
     """Largest norm of a gradient."""
     proximal: float = Field(default=0.0, ge=0)
@@ -71,11 +68,11 @@ class Imitation:
 
         network = self.model.network
         settings = self.options.model_dump()
-        checkpointing, compiled = settings.pop("checkpointing"), settings.pop("compile")
+        checkpointing = settings.pop("checkpointing")
         load_adapter(network, start)
         train_only(network, start)
         if self._through is None or self._suits != (start.layout, start.frozen):
-            self._through, self._suits = pass_for(network, checkpointing, compiled), (start.layout, start.frozen)
+            self._through, self._suits = pass_for(network, checkpointing), (start.layout, start.frozen)
         if settings["tokens_at_once"] is None:
             on_gpu = self._through.vector.values.device.type == "cuda"
             settings["tokens_at_once"] = _TOKENS_ON_GPU if on_gpu else _TOKENS_ELSEWHERE

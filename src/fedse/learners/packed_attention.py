@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -17,11 +18,18 @@ class Segments:
 
     opening: int
     """Tokens of the opening; 0: there is none."""
+    tokens: int
+    """Of all segments."""
     lengths: tuple[int, ...]
     boundaries: torch.Tensor
     """Beginning of each segment and the end of the last, int32, on the device."""
     longest: int
     """No segment is longer."""
+
+    @cached_property
+    def beheld(self) -> Beheld:
+        """Computed once for all layers."""
+        return Beheld.of(self)
 
     def slices(self) -> Iterator[slice]:
         at = 0
@@ -30,21 +38,51 @@ class Segments:
             at += length
 
 
-class Kernel(Protocol):
-    """Softmax attention and its gradient. Queries are tokens x heads x size, keys and values may have fewer heads.
+@dataclass(frozen=True)
+class Beheld:
+    """The keys that each segment looks at, one segment after another: the opening, then its own.
 
-    Forward passes also give the logarithm of the sum of exponentials, tokens x heads, with which parts can be joined.
+    For kernels that compute all segments at once, each with keys of its own. Fixed sizes and no loop, so that a CUDA graph
+    can hold it.
     """
 
-    def within(self, three: Three, segments: Segments, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
-        """Each segment attends to itself, causally."""
+    rows: torch.Tensor
+    """Which token stands where."""
+    boundaries: torch.Tensor
+    """As of `Segments`."""
+    longest: int
+    own: torch.Tensor
+    """Where each token stands in its own segment."""
+    opening: torch.Tensor
+    """Where the copies of the opening stand, segments but the first x tokens of the opening."""
+
+    @classmethod
+    def of(cls, segments: Segments) -> Beheld:
+        opening, edges = segments.opening, segments.boundaries
+        number = torch.arange(len(edges), device=edges.device)
+        # The first segment is the opening itself.
+        boundaries = edges + opening * (number - 1).clamp(min=0)
+        tokens = torch.arange(segments.tokens, device=edges.device)
+        own = tokens + opening * torch.searchsorted(edges[1:].contiguous(), tokens.to(edges.dtype), right=True)
+        copied = torch.arange(opening, device=edges.device)
+        copies = boundaries[1:-1, None] + copied
+        rows = torch.empty(segments.tokens + copies.numel(), dtype=torch.long, device=edges.device)
+        rows.scatter_(0, own, tokens)
+        rows.scatter_(0, copies.flatten(), copied.repeat(len(copies)))
+        return cls(rows, boundaries.to(torch.int32), segments.longest + opening, own, copies)
+
+
+class Kernel(Protocol):
+    """Softmax attention and its gradient. Queries are tokens x heads x size, keys and values may have fewer heads."""
+
+    def forward(self, three: Three, segments: Segments, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+        """Each token attends to the opening and to its own segment up to itself.
+
+        Second comes what the gradient needs: the logarithm of the sum of exponentials, tokens x heads.
+        """
         ...
 
-    def across(self, three: Three, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
-        """All queries attend to all keys."""
-        ...
-
-    def within_backward(
+    def backward(
         self,
         gradient: torch.Tensor,
         three: Three,
@@ -54,17 +92,8 @@ class Kernel(Protocol):
         scale: float,
     ) -> Three: ...
 
-    def across_backward(
-        self, gradient: torch.Tensor, three: Three, out: torch.Tensor, total: torch.Tensor, scale: float
-    ) -> Three: ...
-
 
 class _Attention(torch.autograd.Function):
-    """Attention over two sets of keys is the mean of both, weighted by their sums of exponentials.
-
-    With the joint result and the joint sum, the gradient of each part is that of ordinary attention.
-    """
-
     @staticmethod
     def forward(
         ctx: Any,
@@ -75,40 +104,18 @@ class _Attention(torch.autograd.Function):
         scale: float,
         kernel: Kernel,
     ) -> torch.Tensor:
-        out, total = kernel.within((queries, keys, values), segments, scale)
-        opening = segments.opening
-        if opening:
-            there, there_total = kernel.across((queries[opening:], keys[:opening], values[:opening]), scale)
-            here, here_total = out[opening:], total[opening:]
-            joint = torch.logaddexp(here_total, there_total)
-            here.mul_((here_total - joint).exp_()[..., None]).addcmul_(there, (there_total - joint).exp_()[..., None])
-            here_total.copy_(joint)
+        out, total = kernel.forward((queries, keys, values), segments, scale)
         ctx.save_for_backward(queries, keys, values, out, total)
         ctx.segments, ctx.scale, ctx.kernel = segments, scale, kernel
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (gradient,) = gradients
         queries, keys, values, out, total = ctx.saved_tensors
-        segments, scale, kernel = ctx.segments, ctx.scale, ctx.kernel
-        gradient = gradient.contiguous()
-        to_queries, to_keys, to_values = kernel.within_backward(
-            gradient, (queries, keys, values), out, total, segments, scale
+        three = ctx.kernel.backward(
+            gradients[0].contiguous(), (queries, keys, values), out, total, ctx.segments, ctx.scale
         )
-        opening = segments.opening
-        if opening:
-            there = kernel.across_backward(
-                gradient[opening:],
-                (queries[opening:], keys[:opening], values[:opening]),
-                out[opening:],
-                total[opening:],
-                scale,
-            )
-            to_queries[opening:] += there[0]
-            to_keys[:opening] += there[1]
-            to_values[:opening] += there[2]
-        return to_queries, to_keys, to_values, None, None, None
+        return (*three, None, None, None)
 
 
 def packed_attention(three: Three, segments: Segments, scale: float, kernel: Kernel) -> torch.Tensor:

@@ -18,10 +18,10 @@ from torch.utils.checkpoint import checkpoint
 
 from fedse.learners.attention_kernels import CudaFlash, kernel_for
 from fedse.learners.cross_entropy import linear_cross_entropy
-from fedse.learners.gated_unit import gated
+from fedse.learners.layer_parts import Turn, parts_for
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.low_rank import Pair, adapted_linear
-from fedse.learners.packed_attention import Segments, packed_attention
+from fedse.learners.packed_attention import Segments, Three, packed_attention
 
 _FAMILY = ("llama", "mistral", "qwen2", "qwen3")
 _STEADY_ROTATIONS = ("default", "linear", "llama3", "yarn")
@@ -69,7 +69,6 @@ class _Layer:
 
 
 Factors = Sequence[torch.Tensor]
-Pairs = tuple[Pair | None, ...]
 
 
 class _Arrange(torch.autograd.Function):
@@ -89,7 +88,7 @@ class _Arrange(torch.autograd.Function):
 class PackedLlama:
     """Reads the adapter from `vector` and adds to its gradient; of the network only frozen tensors are used."""
 
-    def __init__(self, network: Any, vector: LoraVector, checkpointing: bool = False, compiled: bool = False) -> None:
+    def __init__(self, network: Any, vector: LoraVector, checkpointing: bool = False) -> None:
         base = network.get_base_model()
         self._body, self._head = base.model, base.lm_head
         attention = base.model.layers[0].self_attn
@@ -99,17 +98,13 @@ class PackedLlama:
         self._vector = vector
         self._checkpointing = checkpointing
         self.device, self.dtype = self._head.weight.device, self._head.weight.dtype
-        self._kernel = kernel_for(self.device, self.dtype)
+        self._kernel, self._parts = kernel_for(self.device, self.dtype), parts_for(self.device)
         self.can_be_recorded = isinstance(self._kernel, CudaFlash)
         """Whether a CUDA graph can hold a pass: no loop that depends on the pack."""
         layout = _FactorLayout(vector)
         joined = sum(parameter.nbytes for parameter in network.parameters()) <= _MOST_BYTES
         self._layers = [self._layer(layer, layout, joined) for layer in self._body.layers]
         self._order, self._places, self._shapes = layout.done(self.device)
-        self._before, self._after = self._before_attention, self._after_attention
-        if compiled:
-            self._before = torch.compile(self._before, dynamic=True)
-            self._after = torch.compile(self._after, dynamic=True)
 
     @staticmethod
     def suits(network: Any) -> bool:
@@ -178,70 +173,58 @@ class PackedLlama:
         cosine, sine = self._body.rotary_emb(hidden[None], pack.positions[None])
         # Turning a vector takes its halves exchanged, the then first one negated; the sign goes into the sine once.
         sine[..., : self._head_size // 2].neg_()
-        turn = (cosine[0, :, None], sine[0, :, None])
+        turn = (cosine[0], sine[0])
+        added: torch.Tensor | None = None
         for number, layer in enumerate(self._layers):
             keep = pack.predicting if number == len(self._layers) - 1 else None
             step = partial(self._pass_layer, layer, factors, turn, pack.segments, keep)
             if self._checkpointing:
-                hidden = checkpoint(step, hidden, use_reentrant=False, preserve_rng_state=False)
+                hidden, added = checkpoint(step, hidden, added, use_reentrant=False, preserve_rng_state=False)
             else:
-                hidden = step(hidden)
-        hidden = self._norm(hidden, self._body.norm.weight)
+                hidden, added = step(hidden, added)
+        _, hidden = self._parts.add_norm(hidden, added, self._body.norm.weight, self._epsilon)
         return linear_cross_entropy(hidden, self._head.weight, self._head.bias, pack.targets, pack.importance)
 
     def _pass_layer(
         self,
         layer: _Layer,
         factors: Factors,
-        turn: tuple[torch.Tensor, torch.Tensor],
+        turn: Turn,
         segments: Segments,
         keep: torch.Tensor | None,
         hidden: torch.Tensor,
-    ) -> torch.Tensor:
-        # Looked up here: a compiled function would be compiled anew for each layer's own number.
-        def pairs(*matrices: _Matrix) -> Pairs:
-            return tuple(
-                None if matrix.factors is None else (factors[matrix.factors], factors[matrix.factors + 1])
-                for matrix in matrices
-            )
+        added: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The sum of all layers before the last one and what the last one adds: its addition is part of the next norm."""
 
-        three = self._before(hidden, layer, pairs(*layer.query_key_value), turn)
+        def projected(inputs: torch.Tensor, *matrices: _Matrix) -> torch.Tensor:
+            return _projected(inputs, matrices, factors)
+
+        parts, epsilon = self._parts, self._epsilon
+        hidden, normed = parts.add_norm(hidden, added, layer.before_attention, epsilon)
+        three = self._three(projected(normed, *layer.query_key_value), layer, turn)
         seen = packed_attention(three, segments, self._scale, self._kernel).flatten(1)
         if keep is not None:
             hidden, seen = hidden.index_select(0, keep), seen.index_select(0, keep)
-        return self._after(hidden, seen, layer, pairs(layer.out), pairs(*layer.gate_up), pairs(layer.down))
+        hidden, normed = parts.add_norm(hidden, projected(seen, layer.out), layer.before_feed_forward, epsilon)
+        return hidden, projected(parts.gated(projected(normed, *layer.gate_up)), layer.down)
 
-    def _before_attention(
-        self, hidden: torch.Tensor, layer: _Layer, pairs: Pairs, turn: tuple[torch.Tensor, torch.Tensor]
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        mixed = _projected(self._norm(hidden, layer.before_attention), layer.query_key_value, pairs)
-        mixed = mixed.view(len(hidden), -1, self._head_size)
+    def _three(self, mixed: torch.Tensor, layer: _Layer, turn: Turn) -> Three:
+        mixed = mixed.view(len(mixed), -1, self._head_size)
         queries, keys, values = torch.split(mixed, [self._heads, self._key_heads, self._key_heads], dim=1)
         if layer.query_norm is not None and layer.key_norm is not None:
             queries, keys = self._norm(queries, layer.query_norm), self._norm(keys, layer.key_norm)
-        return _turned(queries, turn), _turned(keys, turn), values
-
-    def _after_attention(
-        self, hidden: torch.Tensor, seen: torch.Tensor, layer: _Layer, out: Pairs, gate_up: Pairs, down: Pairs
-    ) -> torch.Tensor:
-        hidden = hidden + _projected(seen, (layer.out,), out)
-        inner = _projected(self._norm(hidden, layer.before_feed_forward), layer.gate_up, gate_up)
-        return hidden + _projected(gated(inner), (layer.down,), down)
+        return self._parts.turned(queries, turn), self._parts.turned(keys, turn), values
 
     def _norm(self, inputs: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return functional.rms_norm(inputs, weight.shape, weight, self._epsilon)
 
 
-def _turned(vectors: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    cosine, sine = turn
-    return torch.addcmul(vectors * cosine, vectors.roll(vectors.shape[-1] // 2, -1), sine)
+def _projected(inputs: torch.Tensor, matrices: tuple[_Matrix, ...], factors: Factors) -> torch.Tensor:
+    def pair(matrix: _Matrix) -> Pair | None:
+        return None if matrix.factors is None else (factors[matrix.factors], factors[matrix.factors + 1])
 
-
-def _projected(inputs: torch.Tensor, matrices: tuple[_Matrix, ...], pairs: Pairs) -> torch.Tensor:
-    outputs = [
-        adapted_linear(inputs, matrix.weight, matrix.bias, pair, matrix.scale)
-        for matrix, pair in zip(matrices, pairs, strict=True)
-    ]
+    outputs = [adapted_linear(inputs, matrix.weight, matrix.bias, pair(matrix), matrix.scale) for matrix in matrices]
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
 
 

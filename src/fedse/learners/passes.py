@@ -8,7 +8,6 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from fedse.errors import BadInput
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.packed_attention import Segments
 from fedse.learners.packed_llama import PackedLlama, PackTensors
@@ -28,22 +27,13 @@ class Pass(Protocol):
         ...
 
 
-def pass_for(network: Any, checkpointing: bool, compiled: bool) -> Pass:
+def pass_for(network: Any, checkpointing: bool) -> Pass:
     """The fastest that suits the network."""
     vector = LoraVector(network)
     if PackedLlama.suits(network):
-        llama = PackedLlama(network, vector, checkpointing, compiled)
-        if llama.can_be_recorded:
-            return RecordedPass(vector, llama)
-        if not compiled:
-            return PackedPass(vector, llama)
-    elif not compiled:
-        return PaddedPass(vector, PaddedNetwork(network, vector, checkpointing))
-    precision = str(network.dtype).removeprefix("torch.")
-    raise BadInput(
-        "learner.compile: is for Llama, Mistral and Qwen on a GPU in bfloat16, and this is "
-        f"{network.config.model_type} on {vector.values.device} in {precision}: leave it out."
-    )
+        llama = PackedLlama(network, vector, checkpointing)
+        return (RecordedPass if llama.can_be_recorded else PackedPass)(vector, llama)
+    return PaddedPass(vector, PaddedNetwork(network, vector, checkpointing))
 
 
 class PackedPass:
@@ -99,5 +89,5 @@ def tensors_of(packed: Pack, importance: float, device: torch.device) -> PackTen
         predicting=moved(packed.predicting),
         targets=moved(packed.targets),
         importance=torch.full((len(packed.targets),), importance, device=device),
-        segments=Segments(packed.opening, packed.lengths, moved(edges), max(packed.lengths)),
+        segments=Segments(packed.opening, len(packed.ids), packed.lengths, moved(edges), max(packed.lengths)),
     )

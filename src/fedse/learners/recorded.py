@@ -72,7 +72,7 @@ def unfilled(numbers: torch.Tensor, importance: torch.Tensor, sizes: Sizes) -> P
     ids, positions, predicting, targets, boundaries = torch.split(
         numbers, [sizes.tokens, sizes.tokens, sizes.predicting, sizes.predicting, sizes.segments + 1]
     )
-    segments = Segments(sizes.opening, (), boundaries.to(torch.int32), sizes.longest)
+    segments = Segments(sizes.opening, sizes.tokens, (), boundaries.to(torch.int32), sizes.longest)
     return PackTensors(ids, positions, predicting, targets, importance, segments)
 
 
