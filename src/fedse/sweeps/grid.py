@@ -112,15 +112,15 @@ def cells(sweep: Sweep, base: Mapping[str, Any], places: Mapping[KeyPath, str], 
 
 
 def _combinations(sweep: Sweep, base: Mapping[str, Any]) -> Iterator[tuple[str, Method | None, list[tuple[str, Any]]]]:
-    """Name, method and changed keys of each cell; the seed changes fastest."""
+    """Name, method and changed keys of each cell, one seed after another: a sweep cut short holds whole comparisons."""
     values = [[(key, value) for value in chosen] for key, chosen in sweep.settings.items()]
     methods: list[Method | None] = [*sweep.methods] or [None]
     seeds = sweep.seeds or [base.get("seed", 0)]
-    for method, (variant, changes), *settings in product(methods, (sweep.variants or {"": {}}).items(), *values):
-        said = [method or "", variant, *(f"{key.rsplit('.', 1)[-1]}_{value}" for key, value in settings)]
-        for seed in seeds:
-            name = "-".join(_word(item) for item in [*said, f"s{seed}"] if item)
-            yield name[:LONGEST_NAME], method, [*changes.items(), *settings, ("seed", seed)]
+    variants = (sweep.variants or {"": {}}).items()
+    for seed, method, (variant, changes), *settings in product(seeds, methods, variants, *values):
+        said = [method or "", variant, *(f"{key.rsplit('.', 1)[-1]}_{value}" for key, value in settings), f"s{seed}"]
+        name = "-".join(_word(item) for item in said if item)
+        yield name[:LONGEST_NAME], method, [*changes.items(), *settings, ("seed", seed)]
 
 
 def _word(text: str) -> str:
