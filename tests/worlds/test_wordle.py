@@ -253,3 +253,19 @@ def test_words_can_be_spelled_letter_by_letter_everywhere() -> None:
     missed, _, _, _, info = world.step("none of them")
     assert not info["valid"]
     assert " ".join(world.game(task).hidden) in missed
+
+
+@pytest.mark.parametrize("length", ["brief", "full"])
+def test_the_words_can_be_listed_again_after_each_guess(length: str) -> None:
+    listing = Wordle(relist=True, observation_length=length, candidates=5, guesses=3)
+    plain = Wordle(observation_length=length, candidates=5, guesses=3)
+    task = listing.tasks("train")[0].id
+    first, _ = listing.reset(options={"task": task})
+    assert plain.reset(options={"task": task})[0] == first
+    hidden = listing.game(task).hidden
+    wrong = next(word for word in listing.game(task).words if word != hidden)
+    again = f"\nwords: {', '.join(listing.game(task).words)}"
+    for guess in (wrong, "zzzzz"):
+        assert listing.step(guess)[0] == plain.step(guess)[0] + again
+    # Nothing is left to choose.
+    assert listing.step(wrong)[0] == plain.step(wrong)[0]

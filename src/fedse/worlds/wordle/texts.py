@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fedse.worlds.wordle.games import Game
+
 _MARK_WORDS = {"g": "correct", "y": "elsewhere", "b": "absent"}
 _TILES = {"g": "\x1b[1;30;42m", "y": "\x1b[1;30;43m", "b": "\x1b[1;37;100m", "": "\x1b[37m"}
 _OFF = "\x1b[0m"
@@ -25,6 +27,8 @@ class Narrator:
     blanks: bool
     """Whether words are written letter by letter."""
     guesses: int
+    relist: bool
+    """Whether the words are listed again after each guess."""
 
     def spelled(self, word: str) -> str:
         """A word as it stands in observations, thoughts and actions."""
@@ -33,12 +37,14 @@ class Narrator:
     def start(self, words: Sequence[str]) -> str:
         if self.vocabulary:
             return "Let's start Wordle!"
-        listed = ", ".join(self.spelled(word) for word in words)
         if self.view_length == "brief":
-            return f"words: {listed}"
-        return f"A new game. The hidden word is one of these {len(words)} words: {listed}."
+            return f"words: {self._listed(words)}"
+        return f"A new game. The hidden word is one of these {len(words)} words: {self._listed(words)}."
 
-    def marked(self, guess: str, marks: str, left: int, hidden: str) -> str:
+    def _listed(self, words: Sequence[str]) -> str:
+        return ", ".join(self.spelled(word) for word in words)
+
+    def marked(self, guess: str, marks: str, left: int, game: Game) -> str:
         if self.vocabulary:
             return " ".join(marks)
         if self.feedback == "letters":
@@ -47,17 +53,21 @@ class Narrator:
             told = ", ".join(f"{letter} {_MARK_WORDS[mark]}" for letter, mark in zip(guess, marks, strict=True))
             told = told if self.view_length == "brief" else f"{self.spelled(guess)}: {told}"
         if left == 0:
-            return f"{told}. {self._lost(hidden)}"
-        return told if self.view_length == "brief" else f"{told}. {self._remaining(left)}"
+            return f"{told}. {self._lost(game.hidden)}"
+        return self._with_words(told if self.view_length == "brief" else f"{told}. {self._remaining(left)}", game)
 
-    def invalid(self, left: int, hidden: str) -> str:
+    def invalid(self, left: int, game: Game) -> str:
         if self.vocabulary:
             return "invalid word"
         if left == 0:
-            return f"Not a listed word. {self._lost(hidden)}"
+            return f"Not a listed word. {self._lost(game.hidden)}"
         if self.view_length == "brief":
-            return "Not a listed word."
-        return f"That is not one of the listed words, and it counts as a guess. {self._remaining(left)}"
+            return self._with_words("Not a listed word.", game)
+        told = f"That is not one of the listed words, and it counts as a guess. {self._remaining(left)}"
+        return self._with_words(told, game)
+
+    def _with_words(self, told: str, game: Game) -> str:
+        return f"{told}\nwords: {self._listed(game.words)}" if self.relist else told
 
     def solved(self, word: str) -> str:
         if self.vocabulary:

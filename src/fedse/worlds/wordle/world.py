@@ -46,7 +46,7 @@ class Wordle(World):
     version = 1
 
     class Options(TwoModeOptions):
-        CLEAN_ONLY = ("observation_length", "feedback", "spelling", "words", "candidates", "lookalikes")
+        CLEAN_ONLY = ("observation_length", "feedback", "spelling", "relist", "words", "candidates", "lookalikes")
 
         observation_length: Literal["full", "brief"] = "full"
         """Whole sentences each turn, or the bare marks."""
@@ -54,6 +54,9 @@ class Wordle(World):
         """How a guess is marked: with g, y and b, or with the words correct, elsewhere and absent."""
         spelling: Literal["words", "letters"] = "words"
         """Write "crane", or "c r a n e", as original mode does with guesses: many tokenizers hide the letters of words."""
+        relist: bool = False
+        """List the words again after each guess: a model that reads from left to right then sees them in the light of the
+        marks."""
         guesses: int = Field(default=6, ge=2)
         """Guesses per game; one that is not a listed word counts too."""
         letter_counting: bool | None = None
@@ -80,6 +83,7 @@ class Wordle(World):
             feedback=self.options.feedback,
             blanks=self._original or self.options.spelling == "letters",
             guesses=self.options.guesses,
+            relist=self.options.relist,
         )
 
     @cached_property
@@ -159,12 +163,12 @@ class Wordle(World):
         left = self.options.guesses - self._turns - 1
         hidden = self._game.hidden
         if guess not in self._game.words:
-            return Turn(self._narrator.invalid(left, hidden), valid=False, done=left == 0)
+            return Turn(self._narrator.invalid(left, self._game), valid=False, done=left == 0)
         seen = marks(guess, hidden, self._counting)
         self._history.append((guess, seen))
         if guess == hidden:
             return Turn(self._narrator.solved(guess), done=True, success=True, score=1.0)
-        return Turn(self._narrator.marked(guess, seen, left, hidden), done=left == 0)
+        return Turn(self._narrator.marked(guess, seen, left, self._game), done=left == 0)
 
     def state(self) -> Any:
         return (self._task, tuple(self._history))
