@@ -15,6 +15,7 @@ from fedse.federation.client import Client
 from fedse.plugins import PluginOptions
 from fedse.protocols import Model, Policy, Tracker
 from fedse.rollouts.player import Episode, Player
+from fedse.stopwatch import during
 from fedse.types import Adapter, ClientUpdate, RoundTask, Trajectory
 
 
@@ -45,12 +46,15 @@ class LocalEngine:
 
     def _work(self, tasks: dict[str, RoundTask]) -> Iterator[ClientUpdate]:
         names = sorted(tasks)
-        plans = {name: self._clients[name].plan(tasks[name]) for name in names}
+        with during("world"):
+            plans = {name: self._clients[name].plan(tasks[name]) for name in names}
         self.tracker.record("episodes_planned", clients={name: len(plans[name]) for name in names})
         batches: dict[str, tuple[Adapter, list[Episode]]] = {}
         for name in names:
-            adapter = self._clients[name].adapter(tasks[name])
-            batches.setdefault(adapter.digest(), (adapter, []))[1].extend(plans[name])
+            with during("adapter"):
+                adapter = self._clients[name].adapter(tasks[name])
+                digest = adapter.digest()
+            batches.setdefault(digest, (adapter, []))[1].extend(plans[name])
         played = [
             trajectory
             for digest, (adapter, episodes) in batches.items()
@@ -61,12 +65,15 @@ class LocalEngine:
             own = [trajectory for trajectory in played if trajectory.client == name]
             self.tracker.record("client_learning", client=name, round=task.round)
             # Made anew for each client: nothing one client does to its arrays can reach another.
-            yield self._clients[name].answer(task, self._clients[name].adapter(task), own)
+            with during("adapter"):
+                adapter = self._clients[name].adapter(task)
+            yield self._clients[name].answer(task, adapter, own)
 
     def _play(self, round: int, adapter: Adapter, digest: str, episodes: Sequence[Episode]) -> list[Trajectory]:
         if not episodes:
             return []
-        self.policy.load(adapter)
+        with during("adapter"):
+            self.policy.load(adapter)
         before = replace(self.policy.usage)
         played = self.player.play(episodes, digest)
         usage = self.policy.usage
