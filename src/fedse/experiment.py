@@ -199,7 +199,8 @@ class Parts:
 
 
 def build_parts(experiment: Experiment) -> Parts:
-    worlds = {name: _worlds(name, options) for name, options in experiment.clients.items()}
+    alike: dict[str, Callable[[], World]] = {}
+    worlds = {name: _worlds(name, options, alike) for name, options in experiment.clients.items()}
     model = build("model", experiment.model)
     if experiment.personal.rank and not hasattr(model, "network"):
         raise BadInput(
@@ -215,16 +216,20 @@ def build_parts(experiment: Experiment) -> Parts:
     )
 
 
-def _worlds(client: str, options: ClientOptions) -> dict[str, Callable[[], World]]:
-    """Makers of a client's worlds by label."""
+def _worlds(
+    client: str, options: ClientOptions, alike: dict[str, Callable[[], World]]
+) -> dict[str, Callable[[], World]]:
+    """Makers of a client's worlds by label. Worlds that are written alike have one maker, so that clients can share them."""
     makers: dict[str, Callable[[], World]] = {}
     for position, (label, part) in enumerate(zip(options.labels(), options.worlds, strict=True)):
-        maker = partial(build, "world", part)
-        try:
-            maker()
-        except ValidationError as error:
-            raise BadInput(f"clients.{client}.worlds.{position}: {error.errors()[0]['msg']}") from error
-        makers[label] = maker
+        written = part.model_dump_json()
+        if written not in alike:
+            alike[written] = partial(build, "world", part)
+            try:
+                alike[written]()
+            except ValidationError as error:
+                raise BadInput(f"clients.{client}.worlds.{position}: {error.errors()[0]['msg']}") from error
+        makers[label] = alike[written]
     return makers
 
 

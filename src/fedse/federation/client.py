@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -153,7 +153,10 @@ class Client:
                 with during("disk"):
                     self.journal.write(f"{task.split}-{task.round:04d}{of_world}", trajectories)
             return ClientUpdate(self.name, task.round, None, adapter.layout, {}, {}, self._scores(task, trajectories))
-        return self.learn(task, adapter, trajectories)
+        try:
+            return self.learn(task, adapter, trajectories)
+        finally:
+            self.buffer.close()
 
     def learn(self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]) -> ClientUpdate:
         """Filter, remember, learn, and say nothing but numbers about it."""
@@ -228,10 +231,8 @@ class Client:
             with during("disk"):
                 self.buffer.remember(0, shown)
 
-    @cache  # noqa: B019 - a client lives as long as its process
     def _instance(self, label: str) -> World:
-        with during("world"):
-            return self.worlds[label]()
+        return _instance(self.worlds[label])
 
     def _held_out(self, label: str, task: RoundTask) -> list[Task]:
         """The same tasks every time, in an order that does not depend on the run's seed, so that runs can be paired."""
@@ -266,3 +267,10 @@ class Client:
         world = self._instance(label)
         with during("world"):
             return reference.floor(world, tasks), reference.ceiling(world, tasks) if world.has_expert else None
+
+
+@lru_cache(maxsize=32)
+def _instance(make_world: Callable[[], World]) -> World:
+    """A world to ask for its tasks and its expert. Clients whose worlds are alike share it; few are kept."""
+    with during("world"):
+        return make_world()

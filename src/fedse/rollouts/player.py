@@ -104,7 +104,8 @@ class Player:
                 if self._answer(play, reply, text, parsed, self._answer_of(play.world)):
                     del in_play[reply.slot]
                     self.policy.close(reply.slot)
-        return [self._done[number] for number in sorted(self._done)]
+        done, self._done = self._done, {}
+        return [done[number] for number in sorted(done)]
 
     def _answer_of(self, world: int) -> Answer:
         with during("world"):
