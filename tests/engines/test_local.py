@@ -47,11 +47,10 @@ def test_clients_with_different_adapters_play_with_their_own_and_alike_ones_shar
 def test_worlds_in_worker_processes_lead_to_the_same_adapter(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    import fedse
-
     here = fedse.run(table_experiment(), tmp_path / "here")
     there = fedse.run(table_experiment(engine={"processes": 2}), tmp_path / "there")
     assert here.adapter.digest() == there.adapter.digest()
+    assert here.test is not None and there.test is not None
     assert here.test["worlds"] == there.test["worlds"]
 
 
