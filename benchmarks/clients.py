@@ -132,29 +132,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, nargs="+", default=COUNTS)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--output", type=Path, help="a JSON file; default: printed")
+    parser.add_argument("--output", type=Path, help="a JSON file; without it the numbers are only printed")
     parser.add_argument("--picture", type=Path, help="a PNG file")
     parser.add_argument("--one", action="store_true", help="this process runs the one number that is given")
     options = parser.parse_args()
     if options.one:
         print(json.dumps(one(options.clients[0], options.rounds)))
         return
-    results = []
+    results: list[dict[str, Any]] = []
     for count in sorted(options.clients):
         line = [sys.executable, __file__, "--one", "--clients", str(count), "--rounds", str(options.rounds)]
-        results.append(json.loads(subprocess.run(line, check=True, capture_output=True, text=True).stdout))
+        results.append(json.loads(subprocess.run(line, check=True, stdout=subprocess.PIPE, text=True).stdout))
         print(json.dumps(results[-1]), file=sys.stderr, flush=True)
+        # After every number, as the larger ones take long.
+        if options.output:
+            write(results, options.rounds, options.output)
+        if options.picture:
+            draw(results, options.picture)
+
+
+def write(results: list[dict[str, Any]], rounds: int, target: Path) -> None:
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     versions = {name: version(name) for name in ("torch", "transformers", "peft")}
-    found = {"machine": machine, "threads": 1, "versions": versions, "rounds": options.rounds, "results": results}
-    text = json.dumps(found, indent=1) + "\n"
-    if options.output:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(text)
-    else:
-        print(text, end="")
-    if options.picture:
-        draw(results, options.picture)
+    found = {"machine": machine, "threads": 1, "versions": versions, "rounds": rounds, "results": results}
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
