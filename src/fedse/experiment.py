@@ -27,10 +27,10 @@ from fedse.federation.server import LimitOptions, Server
 from fedse.methods import Method, Sharing, expand
 from fedse.plugins import Part, PartOf, PluginOptions, build
 from fedse.protocols import Engine, Model, Policy, Start, Tracker
+from fedse.rollouts.stepping import MakeWorld
 from fedse.runs.folder import EventLog, RunFolder
 from fedse.runs.trackers import Trackers
 from fedse.types import Adapter, Split
-from fedse.worlds.world import World
 
 POOLED = "pooled"
 """Name of the client that holds the worlds of all the others."""
@@ -192,14 +192,14 @@ class Parts:
 
     model: Model
     policy: Policy
-    worlds: Mapping[str, Mapping[str, Callable[[], World]]]
+    worlds: Mapping[str, Mapping[str, MakeWorld]]
     start: Start
     learner: Any
     aggregator: Any
 
 
 def build_parts(experiment: Experiment) -> Parts:
-    alike: dict[str, Callable[[], World]] = {}
+    alike: dict[str, MakeWorld] = {}
     worlds = {name: _worlds(name, options, alike) for name, options in experiment.clients.items()}
     model = build("model", experiment.model)
     if experiment.personal.rank and not hasattr(model, "network"):
@@ -216,11 +216,9 @@ def build_parts(experiment: Experiment) -> Parts:
     )
 
 
-def _worlds(
-    client: str, options: ClientOptions, alike: dict[str, Callable[[], World]]
-) -> dict[str, Callable[[], World]]:
+def _worlds(client: str, options: ClientOptions, alike: dict[str, MakeWorld]) -> dict[str, MakeWorld]:
     """Makers of a client's worlds by label. Worlds that are written alike have one maker, so that clients can share them."""
-    makers: dict[str, Callable[[], World]] = {}
+    makers: dict[str, MakeWorld] = {}
     for position, (label, part) in enumerate(zip(options.labels(), options.worlds, strict=True)):
         written = part.model_dump_json()
         if written not in alike:
