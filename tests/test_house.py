@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedse"
 
 # A module sees only the lines above its own, and its own room.
 LAYERS = [
-    {"__init__", "types", "errors", "seeds"},
+    {"__init__", "types", "errors", "seeds", "stopwatch"},
     {"protocols", "plugins", "promises", "atomic"},
     {"adapters"},
     {"worlds", "models", "experience", "runs"},

@@ -27,10 +27,10 @@ from fedse.federation.server import LimitOptions, Server
 from fedse.methods import Method, Sharing, expand
 from fedse.plugins import Part, PartOf, PluginOptions, build
 from fedse.protocols import Engine, Model, Policy, Start, Tracker
+from fedse.rollouts.stepping import MakeWorld
 from fedse.runs.folder import EventLog, RunFolder
 from fedse.runs.trackers import Trackers
 from fedse.types import Adapter, Split
-from fedse.worlds.world import World
 
 POOLED = "pooled"
 """Name of the client that holds the worlds of all the others."""
@@ -192,14 +192,15 @@ class Parts:
 
     model: Model
     policy: Policy
-    worlds: Mapping[str, Mapping[str, Callable[[], World]]]
+    worlds: Mapping[str, Mapping[str, MakeWorld]]
     start: Start
     learner: Any
     aggregator: Any
 
 
 def build_parts(experiment: Experiment) -> Parts:
-    worlds = {name: _worlds(name, options) for name, options in experiment.clients.items()}
+    alike: dict[str, MakeWorld] = {}
+    worlds = {name: _worlds(name, options, alike) for name, options in experiment.clients.items()}
     model = build("model", experiment.model)
     if experiment.personal.rank and not hasattr(model, "network"):
         raise BadInput(
@@ -215,16 +216,18 @@ def build_parts(experiment: Experiment) -> Parts:
     )
 
 
-def _worlds(client: str, options: ClientOptions) -> dict[str, Callable[[], World]]:
-    """Makers of a client's worlds by label."""
-    makers: dict[str, Callable[[], World]] = {}
+def _worlds(client: str, options: ClientOptions, alike: dict[str, MakeWorld]) -> dict[str, MakeWorld]:
+    """Makers of a client's worlds by label. Worlds that are written alike have one maker, so that clients can share them."""
+    makers: dict[str, MakeWorld] = {}
     for position, (label, part) in enumerate(zip(options.labels(), options.worlds, strict=True)):
-        maker = partial(build, "world", part)
-        try:
-            maker()
-        except ValidationError as error:
-            raise BadInput(f"clients.{client}.worlds.{position}: {error.errors()[0]['msg']}") from error
-        makers[label] = maker
+        written = part.model_dump_json()
+        if written not in alike:
+            alike[written] = partial(build, "world", part)
+            try:
+                alike[written]()
+            except ValidationError as error:
+                raise BadInput(f"clients.{client}.worlds.{position}: {error.errors()[0]['msg']}") from error
+        makers[label] = alike[written]
     return makers
 
 

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+import gc
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
+import fedse
 from fedse.adapters.packing import pack
+from fedse.engines import local
 from fedse.experiment import Experiment, assemble, build_parts
 from fedse.runs.folder import RunFolder
-from fedse.types import RoundTask
+from fedse.types import RoundTask, Trajectory
+from fedse.worlds.world import World
 
 
 def test_clients_with_different_adapters_play_with_their_own_and_alike_ones_share_a_batch(
@@ -40,9 +47,73 @@ def test_clients_with_different_adapters_play_with_their_own_and_alike_ones_shar
 def test_worlds_in_worker_processes_lead_to_the_same_adapter(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    import fedse
-
     here = fedse.run(table_experiment(), tmp_path / "here")
     there = fedse.run(table_experiment(engine={"processes": 2}), tmp_path / "there")
     assert here.adapter.digest() == there.adapter.digest()
+    assert here.test is not None and there.test is not None
     assert here.test["worlds"] == there.test["worlds"]
+
+
+def test_clients_in_groups_lead_to_the_same_adapter(
+    table_experiment: Callable[..., Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = {"worlds": [{"name": "maze", "mode": "original"}]}
+    experiment = table_experiment(clients={f"c{number}": site for number in range(3)}, exploration={"tasks": 4})
+    together = fedse.run(experiment, tmp_path / "together")
+    monkeypatch.setattr(local, "WAVES", 0)
+    apart = fedse.run(experiment, tmp_path / "apart")
+    assert apart.adapter.digest() == together.adapter.digest()
+    assert apart.test == together.test
+    batches = {name: _batches(tmp_path / name / "table") for name in ("together", "apart")}
+    assert [len(found) for found in batches.values()] == [4, 3 * 4]
+    assert sum(batches["together"]) == sum(batches["apart"])
+
+
+def _batches(run: Path) -> list[int]:
+    """Episodes of each batch of two rounds and two evaluations."""
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    return [event["episodes"] for event in events if event["event"] == "episodes_played"]
+
+
+def test_groups_are_as_large_as_allowed_and_never_empty() -> None:
+    plans: dict[str, Any] = {"a": [0] * 3, "b": [0] * 2, "c": [0], "d": [0] * 9, "e": []}
+    assert list(local.groups(plans, 5)) == [["a", "b"], ["c"], ["d"], ["e"]]
+    assert list(local.groups(plans, 100)) == [["a", "b", "c", "d", "e"]]
+
+
+class Counter:
+    """Counts what is held between rounds."""
+
+    def __init__(self) -> None:
+        self.held: list[dict[str, int]] = []
+
+    def record(self, event: str, **fields: Any) -> None:
+        del fields
+        if event == "round_finished":
+            gc.collect()
+            kinds = {"worlds": World, "trajectories": Trajectory, "connections": sqlite3.Connection}
+            things = gc.get_objects()
+            self.held.append({name: sum(isinstance(item, kind) for item in things) for name, kind in kinds.items()})
+
+
+def test_what_is_held_between_rounds_does_not_grow_with_the_number_of_clients(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    site = {"worlds": [{"name": "maze", "mode": "original"}]}
+    held = []
+    for count in (2, 24):
+        counter = Counter()
+        experiment = table_experiment(
+            name=f"of{count}",
+            clients={f"c{number:02d}": site for number in range(count)},
+            exploration={"tasks": 40 // count},
+            evaluation={"tasks": 1, "test_tasks": 0},
+        )
+        fedse.run(experiment, tmp_path, trackers=[counter])
+        held.append(counter.held)
+        assert len(counter.held) == 2
+    for few, many in zip(*held, strict=True):
+        assert many["connections"] == few["connections"] == 0
+        assert many["trajectories"] == few["trajectories"]
+        # Some worlds of the first run may still be there; a world for each client would be 22 more.
+        assert many["worlds"] - few["worlds"] < 10

@@ -59,3 +59,21 @@ def test_the_picture_is_drawn_although_one_world_gave_nothing_but_errors(run: Ru
     picture = draw_run(run)
     assert picture is not None
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_picture_of_very_many_worlds_shows_the_first_of_them(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    import struct
+
+    found = curves(run)["maze"]
+    sizes = []
+    for count in (12, 1000):
+        monkeypatch.setattr(
+            "fedse.evaluation.plot.curves", lambda _, count=count: {f"c{i}": found for i in range(count)}
+        )
+        picture = draw_run(run)
+        assert picture is not None
+        sizes.append(struct.unpack(">II", picture.read_bytes()[16:24]))
+    assert sizes[0] == sizes[1]

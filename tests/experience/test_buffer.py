@@ -303,3 +303,21 @@ def test_reading_a_file_of_a_newer_schema_says_so(tmp_path: Path) -> None:
     newer.close()
     with pytest.raises(BufferUnusable, match="schema 99"):
         read_file(path)
+
+
+def test_a_closed_buffer_opens_again_when_it_is_asked(tmp_path: Path) -> None:
+    buffer = _open(tmp_path)
+    buffer.remember(1, [_trajectory()])
+    buffer.close()
+    buffer.close()
+    assert len(buffer) == 1 and buffer.rounds() == {1: 1}
+
+
+def test_a_file_that_was_taken_away_does_not_come_back_empty(tmp_path: Path) -> None:
+    buffer = _open(tmp_path)
+    buffer.remember(1, [_trajectory()])
+    buffer.close()
+    buffer.path.unlink()
+    with pytest.raises(CannotWrite, match=r"cannot write the buffer .*unable to open"):
+        buffer.remember(2, [_trajectory(2)])
+    assert not buffer.path.exists()

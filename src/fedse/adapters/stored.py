@@ -11,6 +11,7 @@ import numpy as np
 
 from fedse import atomic
 from fedse.adapters.packing import length
+from fedse.stopwatch import during
 from fedse.types import ClientUpdate, Layout, Vector
 
 
@@ -29,7 +30,8 @@ class UpdateFile:
         """A piece of the vector; only that piece is read from disk."""
         # Not through np.load: rules that go module by module read thousands of small pieces.
         count = -1 if stop is None else max(0, min(stop, length(self.layout)) - start)
-        return np.fromfile(self.path, dtype=np.float32, count=count, offset=self.header + 4 * start)
+        with during("disk"):
+            return np.fromfile(self.path, dtype=np.float32, count=count, offset=self.header + 4 * start)
 
 
 def store_update(update: ClientUpdate, folder: Path) -> UpdateFile:

@@ -18,6 +18,7 @@ from fedse.cli import (
     interrupts,
     models,
     play,
+    profile,
     reference,
     reproduce,
     run,
@@ -58,6 +59,7 @@ app.command("transfer")(transfer.transfer)
 app.command("show")(show.show)
 app.command("export")(export.export)
 app.command("play")(play.play)
+app.command("profile")(profile.profile)
 app.command("doctor")(doctor.doctor)
 app.command("reference")(reference.reference)
 app.add_typer(aggregators.app, name="aggregators")

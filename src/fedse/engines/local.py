@@ -1,6 +1,7 @@
 """One process, one shared base model: the episodes of all clients are one batch, then each client learns in turn.
 
-Clients that keep something private have adapters of their own; then there is one batch for each adapter.
+Clients that keep something private have adapters of their own; then there is one batch for each adapter. Very many clients
+are taken in groups, so that memory holds the episodes of one group only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ from fedse.federation.client import Client
 from fedse.plugins import PluginOptions
 from fedse.protocols import Model, Policy, Tracker
 from fedse.rollouts.player import Episode, Player
+from fedse.stopwatch import during
 from fedse.types import Adapter, ClientUpdate, RoundTask, Trajectory
+
+WAVES = 16
+"""Episodes of a group for each slot of the policy: so many that the end of a group, with empty slots, matters little."""
 
 
 class LocalEngine:
@@ -45,28 +50,39 @@ class LocalEngine:
 
     def _work(self, tasks: dict[str, RoundTask]) -> Iterator[ClientUpdate]:
         names = sorted(tasks)
-        plans = {name: self._clients[name].plan(tasks[name]) for name in names}
+        with during("world"):
+            plans = {name: self._clients[name].plan(tasks[name]) for name in names}
         self.tracker.record("episodes_planned", clients={name: len(plans[name]) for name in names})
+        for group in groups(plans, WAVES * self.policy.slots):
+            yield from self._work_together({name: tasks[name] for name in group}, plans)
+
+    def _work_together(
+        self, tasks: Mapping[str, RoundTask], plans: Mapping[str, Sequence[Episode]]
+    ) -> Iterator[ClientUpdate]:
+        names = list(tasks)
         batches: dict[str, tuple[Adapter, list[Episode]]] = {}
         for name in names:
-            adapter = self._clients[name].adapter(tasks[name])
-            batches.setdefault(adapter.digest(), (adapter, []))[1].extend(plans[name])
-        played = [
-            trajectory
-            for digest, (adapter, episodes) in batches.items()
-            for trajectory in self._play(tasks[names[0]].round, adapter, digest, episodes)
-        ]
+            with during("adapter"):
+                adapter = self._clients[name].adapter(tasks[name])
+                digest = adapter.digest()
+            batches.setdefault(digest, (adapter, []))[1].extend(plans[name])
+        played: dict[str, list[Trajectory]] = {name: [] for name in names}
+        for digest, (adapter, episodes) in batches.items():
+            for trajectory in self._play(tasks[names[0]].round, adapter, digest, episodes):
+                played[trajectory.client].append(trajectory)
         for name in names:
             task = tasks[name]
-            own = [trajectory for trajectory in played if trajectory.client == name]
             self.tracker.record("client_learning", client=name, round=task.round)
             # Made anew for each client: nothing one client does to its arrays can reach another.
-            yield self._clients[name].answer(task, self._clients[name].adapter(task), own)
+            with during("adapter"):
+                adapter = self._clients[name].adapter(task)
+            yield self._clients[name].answer(task, adapter, played.pop(name))
 
     def _play(self, round: int, adapter: Adapter, digest: str, episodes: Sequence[Episode]) -> list[Trajectory]:
         if not episodes:
             return []
-        self.policy.load(adapter)
+        with during("adapter"):
+            self.policy.load(adapter)
         before = replace(self.policy.usage)
         played = self.player.play(episodes, digest)
         usage = self.policy.usage
@@ -83,3 +99,16 @@ class LocalEngine:
 
     def _episode_finished(self, trajectory: Trajectory) -> None:
         self.tracker.record("episode", client=trajectory.client, purpose=trajectory.purpose, outcome=trajectory.outcome)
+
+
+def groups(plans: Mapping[str, Sequence[Episode]], most: int) -> Iterator[list[str]]:
+    """Names of clients in their order, as many together as have at most so many episodes; at least one."""
+    group: list[str] = []
+    planned = 0
+    for name, episodes in plans.items():
+        if group and planned + len(episodes) > most:
+            yield group
+            group, planned = [], 0
+        group.append(name)
+        planned += len(episodes)
+    yield group

@@ -9,6 +9,8 @@ from fedse import atomic
 from fedse.evaluation.curves import curves
 from fedse.runs.folder import RunFolder
 
+MOST = 12
+"""Worlds in a picture."""
 COLOURS = ["#3366cc", "#dc6900", "#2a9d5c", "#b0338f", "#7a6a53", "#d4a017", "#5b6ee1"]
 
 
@@ -21,6 +23,8 @@ def draw_run(run: RunFolder) -> Path | None:
     drawn = curves(run)
     if not drawn:
         return None
+    every = len(drawn)
+    drawn = dict(list(drawn.items())[:MOST])
     columns = min(3, len(drawn))
     height = -(-len(drawn) // columns)
     figure = Figure(figsize=(4.2 * columns, 3.2 * height + 0.5), layout="constrained")
@@ -31,7 +35,8 @@ def draw_run(run: RunFolder) -> Path | None:
         _draw_world(axis, colour, name, rows)
     for axis in axes[::columns]:
         axis.set_ylabel("%")
-    figure.suptitle(f"{run.path.name}: success on held-out validation tasks, 95 % intervals")
+    few = f", the first {MOST} of {every} worlds" if every > MOST else ""
+    figure.suptitle(f"{run.path.name}: success on held-out validation tasks, 95 % intervals{few}")
     target = run.path / "success.png"
     with atomic.new_file(target) as part:
         figure.savefig(part, dpi=130, format="png")

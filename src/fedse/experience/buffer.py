@@ -62,21 +62,36 @@ class BufferOptions(PluginOptions):
 
 
 class Buffer:
-    """Trajectories of one client. Opening a file of another client, tokenizer or schema is refused."""
+    """Trajectories of one client. Opening a file of another client, tokenizer or schema is refused.
+
+    A connection takes memory, and there may be a thousand clients: it is opened when something is asked, and `close` may be
+    called whenever nothing more is asked for a while.
+    """
 
     def __init__(self, path: Path, client: str, fingerprint: str, options: BufferOptions | None = None) -> None:
         self.path = path
         self.options = options or BufferOptions()
+        self._held: sqlite3.Connection | None = None
         with atomic.explained(path), self._explained():
             fresh = not path.exists() or self._is_empty(client, fingerprint)
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path, isolation_level=None)
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=FULL")
             if fresh:
+                path.touch()
                 self._create(client, fingerprint)
             elif self._connection.execute("PRAGMA user_version").fetchone()[0] < SCHEMA:
                 self._upgrade()
+            self.close()
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        if self._held is None:
+            # A file that somebody took away must not come back empty.
+            with self._explained():
+                uri = f"{self.path.resolve().as_uri()}?mode=rw"
+                self._held = sqlite3.connect(uri, uri=True, isolation_level=None)
+                self._held.execute("PRAGMA journal_mode=WAL")
+                self._held.execute("PRAGMA synchronous=FULL")
+        return self._held
 
     def _is_empty(self, client: str, fingerprint: str) -> bool:
         """Look at an existing file without writing to it. One that was cut off while being made is empty, not damaged."""
@@ -214,7 +229,9 @@ class Buffer:
         return dict(self._connection.execute("SELECT round, COUNT(*) FROM trajectories GROUP BY round ORDER BY round"))
 
     def close(self) -> None:
-        self._connection.close()
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
 
 def read_file(path: Path) -> list[Trajectory]:

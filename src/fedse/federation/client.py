@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from fedse.plugins import PluginOptions
 from fedse.protocols import Chat, Filter, Learner, Sampling, Start
 from fedse.rollouts.player import Episode
 from fedse.seeds import generator, stream
+from fedse.stopwatch import during
 from fedse.types import Adapter, ClientUpdate, Outcome, Purpose, RoundTask, Split, Task, Trajectory, WorldScore
 from fedse.worlds import reference
 from fedse.worlds.world import World
@@ -149,9 +150,13 @@ class Client:
         if task.kind == "evaluate":
             if trajectories:
                 of_world = f"-{task.world}" if task.world else ""
-                self.journal.write(f"{task.split}-{task.round:04d}{of_world}", trajectories)
+                with during("disk"):
+                    self.journal.write(f"{task.split}-{task.round:04d}{of_world}", trajectories)
             return ClientUpdate(self.name, task.round, None, adapter.layout, {}, {}, self._scores(task, trajectories))
-        return self.learn(task, adapter, trajectories)
+        try:
+            return self.learn(task, adapter, trajectories)
+        finally:
+            self.buffer.close()
 
     def learn(self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]) -> ClientUpdate:
         """Filter, remember, learn, and say nothing but numbers about it."""
@@ -161,9 +166,10 @@ class Client:
 
         if self.learns:
             self.begin()
-        added = self.buffer.remember(task.round, kept)
-        self.journal.write(f"{task.round:04d}", trajectories)
-        experience = self.buffer.read(task.round)
+        with during("disk"):
+            added = self.buffer.remember(task.round, kept)
+            self.journal.write(f"{task.round:04d}", trajectories)
+            experience = self.buffer.read(task.round)
 
         counts = {
             "explored": len(explored),
@@ -183,7 +189,8 @@ class Client:
         if (learned := self.fit(task.round, adapter, experience)) is not None:
             following, metrics = learned[0], dict(learned[1])
             self.private_part.keep(task.round, private(following, self.tensors))
-            vector = pack(sent(following, self.tensors)) if self.own is None else None
+            with during("adapter"):
+                vector = pack(sent(following, self.tensors)) if self.own is None else None
             counts["learned_from"] = len(experience)
         if self.own is not None:
             self.own.write(task.round, following)
@@ -204,7 +211,8 @@ class Client:
         """What this client makes of an adapter in a round; None without experience, or when the learner abstains."""
         if not experience:
             return None
-        learned = self.learner.learn(adapter, experience, stream(self.seed, self.name, round, "learn"))
+        with during("learning"):
+            learned = self.learner.learn(adapter, experience, stream(self.seed, self.name, round, "learn"))
         if learned is not None:
             self._left_alone(adapter, learned[0])
         return learned
@@ -213,17 +221,18 @@ class Client:
         """Put the demonstrations into an empty buffer, once."""
         if 0 in self.buffer.rounds():
             return
-        shown = [
-            replace(trajectory, client=self.name, world=label)
-            for label, origin in self.origins.items()
-            for trajectory in self.start.trajectories(*origin, self._instance(label), self.chat, self.seed)
-        ]
+        with during("world"):
+            shown = [
+                replace(trajectory, client=self.name, world=label)
+                for label, origin in self.origins.items()
+                for trajectory in self.start.trajectories(*origin, self._instance(label), self.chat, self.seed)
+            ]
         if shown:
-            self.buffer.remember(0, shown)
+            with during("disk"):
+                self.buffer.remember(0, shown)
 
-    @cache  # noqa: B019 - a client lives as long as its process
     def _instance(self, label: str) -> World:
-        return self.worlds[label]()
+        return _instance(self.worlds[label])
 
     def _held_out(self, label: str, task: RoundTask) -> list[Task]:
         """The same tasks every time, in an order that does not depend on the run's seed, so that runs can be paired."""
@@ -256,4 +265,12 @@ class Client:
     def _measure_references(self, label: str, split: Split, tasks: tuple[Task, ...]) -> tuple[float, float | None]:
         del split
         world = self._instance(label)
-        return reference.floor(world, tasks), reference.ceiling(world, tasks) if world.has_expert else None
+        with during("world"):
+            return reference.floor(world, tasks), reference.ceiling(world, tasks) if world.has_expert else None
+
+
+@lru_cache(maxsize=32)
+def _instance(make_world: Callable[[], World]) -> World:
+    """A world to ask for its tasks and its expert. Clients whose worlds are alike share it; few are kept."""
+    with during("world"):
+        return make_world()

@@ -63,6 +63,7 @@ def estimate(
 def _begins_with(client: Client, label: str, world: World) -> float:
     """Trajectories of a world in the client's buffer before the first round, as far as they can be told in advance."""
     begun = client.buffer.rounds().get(0)
+    client.buffer.close()
     if begun is not None:
         return begun / len(client.worlds)
     size = getattr(client.start, "size", None)

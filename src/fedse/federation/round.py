@@ -21,6 +21,7 @@ from fedse.aggregators.diagnostics import diagnose
 from fedse.errors import NothingTrained
 from fedse.federation.checks import UNCHANGED, CheckOptions, refusal
 from fedse.protocols import Aggregator, Engine
+from fedse.stopwatch import during
 from fedse.types import ClientUpdate, RoundReport, RoundTask, ServerState
 
 
@@ -48,10 +49,13 @@ def run_round(
             if update.client not in engine.clients or update.round != number:
                 continue  # A stranger, or an answer to a round that is over.
             arrived(update)
-            if reason := refusal(update, broadcast, layout, checks):
+            with during("aggregate"):
+                reason = refusal(update, broadcast, layout, checks)
+            if reason:
                 refused[update.client] = reason
             elif update.vector is not None:
-                stored[update.client] = store_update(update, spool)
+                with during("disk"):
+                    stored[update.client] = store_update(update, spool)
             received[update.client] = replace(update, vector=None)
 
     # Sorted by name, so that the order of arrival cannot change the result.
@@ -60,9 +64,10 @@ def run_round(
         reasons = "; ".join(f"{client}: {reason}" for client, reason in sorted(refused.items()))
         raise NothingTrained(f"no update of round {number} could be used ({reasons}).")
     if usable:
-        diagnostics = diagnose(asked, usable)
-        following, own = aggregator.aggregate(state, usable)
-        diagnostics.update(own)
+        with during("aggregate"):
+            diagnostics = diagnose(asked, usable)
+            following, own = aggregator.aggregate(state, usable)
+            diagnostics.update(own)
     else:
         following, diagnostics = replace(state, round=number), {}
 

@@ -25,6 +25,7 @@ from fedse.federation.standing import standing
 from fedse.plugins import PluginOptions
 from fedse.protocols import Aggregator, Engine, Tracker
 from fedse.runs.folder import RunFolder
+from fedse.stopwatch import during
 from fedse.types import Adapter, ClientUpdate, RoundReport, RoundTask, ServerState, Split
 
 
@@ -139,7 +140,8 @@ class Server:
                 received[update.client] = update
         scores = [(client, score) for client in sorted(received) for score in received[client].scores]
         result = {"round": number, "split": split, "adapter": adapter.digest(), **summarise(scores)}
-        atomic.write_text(path, json.dumps(result, indent=2) + "\n")
+        with during("disk"):
+            atomic.write_text(path, json.dumps(result, indent=2) + "\n")
         self.tracker.record("evaluated", round=number, split=split, macro=result["macro"], micro=result["micro"])
         return result
 
@@ -172,7 +174,8 @@ class Server:
             if report is not None:
                 (folder / "report.json").write_text(json.dumps(finite(to_json(report)), indent=2) + "\n")
 
-        self.run.save_round(state.round, state.adapter.digest(), write)
+        with during("disk"):
+            self.run.save_round(state.round, state.adapter.digest(), write)
 
 
 def to_json(report: RoundReport) -> Mapping[str, Any]:

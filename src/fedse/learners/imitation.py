@@ -9,6 +9,7 @@ from pydantic import Field
 
 from fedse.errors import BadInput
 from fedse.plugins import PluginOptions
+from fedse.stopwatch import during
 from fedse.types import Adapter, Trajectory
 
 if TYPE_CHECKING:
@@ -69,12 +70,14 @@ class Imitation:
         network = self.model.network
         settings = self.options.model_dump()
         checkpointing = settings.pop("checkpointing")
-        load_adapter(network, start)
-        train_only(network, start)
+        with during("adapter"):
+            load_adapter(network, start)
+            train_only(network, start)
         if self._through is None or self._suits != (start.layout, start.frozen):
             self._through, self._suits = pass_for(network, checkpointing), (start.layout, start.frozen)
         if settings["tokens_at_once"] is None:
             on_gpu = self._through.vector.values.device.type == "cuda"
             settings["tokens_at_once"] = _TOKENS_ON_GPU if on_gpu else _TOKENS_ELSEWHERE
         metrics = fit(self._through, trajectories, self.model.context, key, **settings)
-        return read_adapter(network, like=start), metrics
+        with during("adapter"):
+            return read_adapter(network, like=start), metrics

@@ -10,6 +10,7 @@ import torch
 
 from fedse.learners.packing import examples_of, group, opening_of, parts_of
 from fedse.learners.passes import Pass
+from fedse.stopwatch import during
 from fedse.types import Trajectory
 
 
@@ -51,14 +52,17 @@ def fit(
             computed += tokens
             real += sum(map(len, part))
             needed += opening + sum(len(example) - opening for example in part)
-        pull_back([vector.values], broadcast, proximal)
-        torch.nn.utils.clip_grad_norm_([vector.values], clip)
-        optimiser.step()
+        with during("optimiser"):
+            pull_back([vector.values], broadcast, proximal)
+            torch.nn.utils.clip_grad_norm_([vector.values], clip)
+            optimiser.step()
     vector.put_back()
     per_epoch = max(1, len(losses) // epochs)
+    with during("transfer"):
+        last, first = float(losses[-per_epoch:].mean()), float(losses[:per_epoch].mean())
     return {
-        "loss": float(losses[-per_epoch:].mean()),
-        "first_loss": float(losses[:per_epoch].mean()),
+        "loss": last,
+        "first_loss": first,
         "steps": float(len(losses)),
         "tokens": float(real),
         "padded_share": (computed - needed) / computed,

@@ -22,6 +22,7 @@ from fedse.learners.layer_parts import Turn, parts_for
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.low_rank import Pair, adapted_linear
 from fedse.learners.packed_attention import Segments, Three, packed_attention
+from fedse.stopwatch import during
 
 _FAMILY = ("llama", "mistral", "qwen2", "qwen3")
 _STEADY_ROTATIONS = ("default", "linear", "llama3", "yarn")
@@ -160,9 +161,11 @@ class PackedLlama:
 
     def add_gradient(self, pack: PackTensors) -> torch.Tensor:
         """The pack's loss; its gradient is added to the vector's."""
-        loss = self.loss(pack)
-        (gradient,) = torch.autograd.grad(loss, self._vector.values)
-        self._vector.gradient.add_(gradient)
+        with during("loss"):
+            loss = self.loss(pack)
+        with during("backward"):
+            (gradient,) = torch.autograd.grad(loss, self._vector.values)
+            self._vector.gradient.add_(gradient)
         return loss.detach()
 
     def loss(self, pack: PackTensors) -> torch.Tensor:

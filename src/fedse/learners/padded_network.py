@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.packing import Example
+from fedse.stopwatch import during
 
 
 class PaddedNetwork:
@@ -26,8 +27,10 @@ class PaddedNetwork:
         self._vector.put_back()
         ids, train, attention = collate(part, self._device)
         with self._training():
-            loss = self.loss(ids, train, attention) * importance
-            self._vector.add_gradients(torch.autograd.grad(loss, self._vector.parameters))
+            with during("loss"):
+                loss = self.loss(ids, train, attention) * importance
+            with during("backward"):
+                self._vector.add_gradients(torch.autograd.grad(loss, self._vector.parameters))
         return loss.detach(), ids.numel()
 
     def loss(self, ids: torch.Tensor, train: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
@@ -76,4 +79,5 @@ def collate(examples: Sequence[Example], device: Any) -> tuple[torch.Tensor, tor
         ids[row, : len(example)] = torch.from_numpy(example.ids)
         train[row, : len(example)] = torch.from_numpy(example.train)
         attention[row, : len(example)] = 1
-    return ids.to(device), train.to(device), attention.to(device)
+    with during("transfer"):
+        return ids.to(device), train.to(device), attention.to(device)

@@ -14,6 +14,7 @@ from fedse.learners.packed_llama import PackedLlama, PackTensors
 from fedse.learners.packing import Example, Pack, pack
 from fedse.learners.padded_network import PaddedNetwork
 from fedse.learners.recorded import Recorded
+from fedse.stopwatch import during
 
 
 class Pass(Protocol):
@@ -50,7 +51,9 @@ class PackedPass:
         return self._loss(packed, importance), len(packed.ids)
 
     def _loss(self, packed: Pack, importance: float) -> torch.Tensor:
-        return self._llama.add_gradient(tensors_of(packed, importance, self._llama.device))
+        with during("transfer"):
+            tensors = tensors_of(packed, importance, self._llama.device)
+        return self._llama.add_gradient(tensors)
 
 
 class RecordedPass(PackedPass):

@@ -13,6 +13,7 @@ from fedse.learners.lora_vector import LoraVector
 from fedse.learners.packed_attention import Segments
 from fedse.learners.packed_llama import PackedLlama, PackTensors
 from fedse.learners.packing import Pack
+from fedse.stopwatch import during
 
 _STEPS = 8
 """Sizes between a power of two and the next. More waste less on padding and record more graphs."""
@@ -99,13 +100,16 @@ class Recorded:
         factors[: len(pack.targets)] = importance
         numbers = filled(pack, sizes)
         if sizes not in self._graphs:
-            self._graphs[sizes] = self._record(sizes, numbers, factors)
+            with during("recording", whole=True):
+                self._graphs[sizes] = self._record(sizes, numbers, factors)
         graph = self._graphs[sizes]
         # From pinned memory the copy does not wait for the GPU, so that the next pack is made while this one is computed.
-        graph.numbers.copy_(torch.from_numpy(numbers).pin_memory(), non_blocking=True)
-        graph.importance.copy_(torch.from_numpy(factors).pin_memory(), non_blocking=True)
-        graph.replay()
-        return graph.loss.clone(), sizes.tokens
+        with during("transfer"):
+            graph.numbers.copy_(torch.from_numpy(numbers).pin_memory(), non_blocking=True)
+            graph.importance.copy_(torch.from_numpy(factors).pin_memory(), non_blocking=True)
+        with during("loss and backward"):
+            graph.replay()
+            return graph.loss.clone(), sizes.tokens
 
     def _record(self, sizes: Sizes, numbers: np.ndarray[Any, Any], factors: np.ndarray[Any, Any]) -> _Graph:
         device = self._llama.device

@@ -17,6 +17,7 @@ import torch
 from fedse.errors import BadInput
 from fedse.policies.decoder import Due
 from fedse.policies.graphed_network import GraphedNetwork
+from fedse.stopwatch import during
 
 PIECE = 32
 """Tokens of a piece: new text is encoded in pieces of this length, the last one filled up."""
@@ -195,7 +196,8 @@ class GraphedDecoder:
             self._launch()
         if self._on_gpu:
             self._done.synchronize()
-        columns = self._read.T.tolist()
+        with during("transfer"):
+            columns = self._read.T.tolist()
         came: dict[int, list[int]] = {}
         for slot in list(self._left):
             if tokens := [token for token in columns[slot] if token >= 0]:
@@ -214,7 +216,8 @@ class GraphedDecoder:
         self._cursor.zero_()
         self._history.fill_(-1)
         if self._step is None:
-            self._step = self._recorded(self._decode_one)
+            with during("recording", whole=True):
+                self._step = self._recorded(self._decode_one)
         for _ in range(AHEAD):
             self._step()
         if self._on_gpu:
@@ -296,7 +299,8 @@ class GraphedDecoder:
                 logits=torch.zeros(size, self._network.vocabulary, dtype=self._network.dtype, device=self._device),
                 run=lambda: None,
             )
-            given.run = self._recorded(lambda: self._encode_pieces(given))
+            with during("recording", whole=True):
+                given.run = self._recorded(lambda: self._encode_pieces(given))
             self._passes[size] = given
         return self._passes[size]
 
@@ -329,7 +333,8 @@ class GraphedDecoder:
             self._make_room(min(max(needed, 2 * self._columns), self._longest))
 
     def _tensor(self, values: Any) -> torch.Tensor:
-        return torch.tensor(values).to(self._device, non_blocking=True)
+        with during("transfer"):
+            return torch.tensor(values).to(self._device, non_blocking=True)
 
 
 def _pieces(slot: int, start: int, ids: Sequence[int]) -> list[tuple[int, int, Sequence[int]]]:

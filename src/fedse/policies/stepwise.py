@@ -17,6 +17,7 @@ from fedse.policies.decoder import Due
 from fedse.policies.slot_cache import SlotCache
 from fedse.protocols import Sampling
 from fedse.seeds import uniform
+from fedse.stopwatch import during
 
 PREFILL_ROWS = 8
 PREFILL_TOKENS = 32
@@ -121,7 +122,8 @@ class StepwiseDecoder:
             ladder = torch.softmax(scaled, dim=-1).cumsum(dim=-1)
             aims = draws[:, None].to(logits.device) * ladder[:, -1:]
             tokens[warm] = torch.searchsorted(ladder, aims, right=True).squeeze(1).clamp(max=logits.shape[1] - 1)
-        return [int(token) for token in tokens.tolist()]
+        with during("transfer"):
+            return [int(token) for token in tokens.tolist()]
 
     def _feed(self, texts: Mapping[int, tuple[int, list[int]]]) -> dict[int, torch.Tensor]:
         """Encode tokens of conversations from a position on, piece by piece; returns the logits after the last of each."""
@@ -165,4 +167,5 @@ class StepwiseDecoder:
         return self.forward.logits(ids, mask, self._cache, keep)
 
     def _tensor(self, values: Any) -> torch.Tensor:
-        return torch.tensor(values, device=self._device)
+        with during("transfer"):
+            return torch.tensor(values, device=self._device)

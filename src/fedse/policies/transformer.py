@@ -12,6 +12,7 @@ from fedse.errors import BadInput, SwapFailed
 from fedse.plugins import PluginOptions
 from fedse.policies.decoder import Decoder, Due
 from fedse.protocols import Reply, Sampling, Usage
+from fedse.stopwatch import during
 from fedse.types import Adapter
 
 if TYPE_CHECKING:
@@ -152,7 +153,8 @@ class TransformerPolicy:
         with self._torch.inference_mode():
             while True:
                 if waiting := [slot for slot, held in self._conversations.items() if held.reply == [] and held.unfed]:
-                    self._decoder.begin([self._due(slot) for slot in waiting])
+                    with during("prefill"):
+                        self._decoder.begin([self._due(slot) for slot in waiting])
                 if all(held.reply is None for held in self._conversations.values()):
                     return []
                 done = []

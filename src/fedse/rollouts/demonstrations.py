@@ -12,6 +12,7 @@ from fedse.plugins import PluginOptions
 from fedse.protocols import Chat
 from fedse.rollouts.replies import compose
 from fedse.seeds import generator
+from fedse.stopwatch import during
 from fedse.types import Outcome, Purpose, Step, Task, Trajectory
 from fedse.worlds.world import World
 
@@ -101,12 +102,13 @@ def demonstration(
     attempt: int = 0,
 ) -> Trajectory:
     """An episode that the agent did not play itself, tokenised as if it had."""
-    ids = chat.opening(rules)
-    mask = [False] * len(ids)
-    for step in steps:
-        turn, reply = chat.turn(step.observation), chat.reply(step.reply)
-        ids += [*turn, *reply]
-        mask += [*[False] * len(turn), *[step.learned] * len(reply)]
+    with during("text"):
+        ids = chat.opening(rules)
+        mask = [False] * len(ids)
+        for step in steps:
+            turn, reply = chat.turn(step.observation), chat.reply(step.reply)
+            ids += [*turn, *reply]
+            mask += [*[False] * len(turn), *[step.learned] * len(reply)]
     return Trajectory(
         client=client,
         world=label,

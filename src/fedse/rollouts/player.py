@@ -12,6 +12,7 @@ from fedse.errors import BadInput
 from fedse.protocols import Chat, Policy, Reply, Sampling
 from fedse.rollouts.replies import ParsedReply, parse
 from fedse.rollouts.stepping import Answer, worlds_in
+from fedse.stopwatch import during
 from fedse.types import Outcome, Purpose, Step, Task, Trajectory
 from fedse.worlds.world import World
 
@@ -78,29 +79,41 @@ class Player:
             while waiting and len(in_play) + len(beginning) < self.policy.slots:
                 number, episode = waiting.popleft()
                 world = self._idle_world(episode)
-                self._worlds.ask_reset(world, episode.make_world, episode.task.id)
+                with during("world"):
+                    self._worlds.ask_reset(world, episode.make_world, episode.task.id)
                 beginning.append((number, episode, world))
             for number, episode, world in beginning:
-                opened = self._begin(number, episode, world, self._worlds.answer(world))
+                opened = self._begin(number, episode, world, self._answer_of(world))
                 if opened is not None:
                     in_play[opened.slot] = opened
             asked: list[tuple[_Open, Reply, str, ParsedReply]] = []
-            for reply in self.policy.ready() if in_play else []:
+            for reply in self._replies() if in_play else []:
                 play = in_play[reply.slot]
                 if reply.full:
                     self._end_full(play)
                     del in_play[reply.slot]
                     self.policy.close(reply.slot)
                     continue
-                text = self.chat.text(reply.ids)
-                parsed = parse(text)
-                self._worlds.ask_step(play.world, parsed.action)
+                with during("text"):
+                    text = self.chat.text(reply.ids)
+                    parsed = parse(text)
+                with during("world"):
+                    self._worlds.ask_step(play.world, parsed.action)
                 asked.append((play, reply, text, parsed))
             for play, reply, text, parsed in asked:
-                if self._answer(play, reply, text, parsed, self._worlds.answer(play.world)):
+                if self._answer(play, reply, text, parsed, self._answer_of(play.world)):
                     del in_play[reply.slot]
                     self.policy.close(reply.slot)
-        return [self._done[number] for number in sorted(self._done)]
+        done, self._done = self._done, {}
+        return [done[number] for number in sorted(done)]
+
+    def _answer_of(self, world: int) -> Answer:
+        with during("world"):
+            return self._worlds.answer(world)
+
+    def _replies(self) -> list[Reply]:
+        with during("decode"):
+            return self.policy.ready()
 
     def _idle_world(self, episode: Episode) -> int:
         idle = self._idle.setdefault(episode.make_world, [])
@@ -113,16 +126,18 @@ class Player:
         if answer.error:
             self._end(number, episode, "", [], answer, Outcome.ERROR, [], [])
             return None
-        opening = self._opening(answer.rules)
-        turn = self.chat.turn(answer.observation)
+        with during("text"):
+            opening = self._opening(answer.rules)
+            turn = self.chat.turn(answer.observation)
         if len(opening) + len(turn) >= self.context:
             raise BadInput(
                 f"the rules and the first observation of world '{episode.world}' take {len(opening) + len(turn)} tokens, "
                 f"and the model's context holds {self.context}: use `rules: brief` and `observation_length: brief`, or a "
                 "model with a longer context."
             )
-        slot = self.policy.open(opening, episode.sampling)
-        self.policy.extend(slot, turn)
+        with during("prefill"):
+            slot = self.policy.open(opening, episode.sampling)
+            self.policy.extend(slot, turn)
         ids = [*opening, *turn]
         return _Open(number, episode, world, slot, answer.rules, answer.observation, ids, [False] * len(ids))
 
@@ -135,12 +150,14 @@ class Player:
             self._end(play.number, play.episode, play.rules, play.steps, answer, Outcome.ERROR, play.ids, play.mask)
             return True
         play.steps.append(Step(play.observation, text, parsed.thought, parsed.action, answer.valid))
-        turn = [*([] if reply.ended else self.chat.reply("")), *self.chat.turn(answer.observation)]
+        with during("text"):
+            turn = [*([] if reply.ended else self.chat.reply("")), *self.chat.turn(answer.observation)]
         if not answer.over and len(play.ids) + len(turn) < self.context:
             play.observation = answer.observation
             play.ids.extend(turn)
             play.mask.extend([False] * len(turn))
-            self.policy.extend(play.slot, turn)
+            with during("prefill"):
+                self.policy.extend(play.slot, turn)
             return False
         self._idle[play.episode.make_world].append(play.world)
         outcome = Outcome.SUCCESS if answer.success else Outcome.FAILURE

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from fedse import __version__, atomic
 from fedse.errors import BadInput, RunConflict
+from fedse.stopwatch import during
 
 FORMAT = 1
 Writer = Callable[[Path], None]
@@ -155,7 +156,7 @@ class EventLog:
             return
         line = json.dumps({"time": round(self.clock(), 3), "event": event, **fields}, default=str)
         try:
-            with self.path.open("a", encoding="utf-8") as file:
+            with during("disk"), self.path.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
         except OSError:
             # Observing a run may never end it; the round itself will say that the disk is full.

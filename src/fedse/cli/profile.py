@@ -1,0 +1,170 @@
+"""`fedse profile FILE`: where the time of a round goes."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from fedse.cli.console import make_console
+
+if TYPE_CHECKING:
+    from fedse.evaluation.profile import Stretch
+    from fedse.experiment import Experiment, Federation, Parts
+
+_COUNTED = {
+    "episodes": "episodes",
+    "episodes to evaluate": "of them evaluation",
+    "prefilled": "tokens prefilled",
+    "decoded": "tokens decoded",
+    "learned": "tokens learned",
+}
+
+
+def profile(
+    file: Annotated[Path, typer.Argument(help="The experiment file.")],
+    rounds: Annotated[int, typer.Option(min=0, help="Rounds to play, whatever the file says.")] = 2,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a key, e.g. --set evaluation.test_tasks=0."),
+    ] = None,
+    runs: Annotated[
+        Path | None, typer.Option(help="Keep the run in this folder; default: a folder that is removed.")
+    ] = None,
+    output: Annotated[Path, typer.Option(help="Where to write; the picture goes beside it.")] = Path("profile.json"),
+    overlap: Annotated[
+        bool,
+        typer.Option(
+            "--overlap",
+            help="On a GPU, do not wait for it where a span ends: its work then counts where the host waits for it.",
+        ),
+    ] = False,
+) -> None:
+    """Play a few rounds of an experiment and its evaluation, and tell where the time goes."""
+    from fedse import atomic
+    from fedse import experiment as experiments
+    from fedse.errors import BadInput
+    from fedse.evaluation.profile import END, Profile
+    from fedse.evaluation.profile_plot import draw_profile
+    from fedse.stopwatch import MEANINGS, Stopwatch, running
+
+    experiment = experiments.load_experiment(file, [*(settings or []), f"rounds={rounds}"])
+    if output.suffix != ".json":
+        raise BadInput(f"--output {output}: the name has to end in .json.")
+    for target in (output, output.with_suffix(".png")):
+        if target.exists():
+            raise BadInput(f"{target} exists already: choose another name with --output, or remove it.")
+    waited_for: list[str] = []
+    on: dict[str, str] = {}
+
+    def prepare(federation: Federation, parts: Parts) -> None:
+        del federation
+        devices = _devices(parts.model)
+        on.update(devices)
+        gpus = [name for name in devices if name.startswith("cuda")]
+        if gpus and not overlap:
+            stopwatch.settle = _wait_for(gpus)
+            waited_for.extend(gpus)
+
+    folder = TemporaryDirectory(prefix="fedse-profile-") if runs is None else nullcontext(runs)
+    with folder as kept_in:
+        stopwatch = Stopwatch()
+        found = Profile(stopwatch)
+        with running(stopwatch):
+            experiments.run(experiment, kept_in, trackers=[found], before=prepare)
+            found.cut(END)
+    result = {
+        "experiment": experiment.name,
+        "rounds": rounds,
+        "machine": _machine(on),
+        "waits_for": waited_for,
+        "meanings": MEANINGS,
+        "stretches": [stretch.to_json() for stretch in found.stretches],
+    }
+    with atomic.explained(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_text(output, json.dumps(result, indent=1) + "\n")
+    console = make_console()
+    console.print(_table(experiment, found.stretches))
+    if waited_for:
+        console.print(
+            "Every span waits for the GPU, so that its work counts where it was launched. Nothing overlaps: the run takes "
+            "longer than it does unwatched; --overlap shows the host's time instead."
+        )
+    console.print(f"Written: {output}", soft_wrap=True)
+    picture = draw_profile(found.stretches, f"{experiment.name}: where the time goes", output.with_suffix(".png"))
+    if picture is not None:
+        console.print(f"Picture: {picture}", soft_wrap=True)
+
+
+def _devices(model: Any) -> dict[str, str]:
+    """What the model lies on, each with the name of its maker."""
+    network = getattr(model, "network", None)
+    if network is None:
+        return {}
+    import torch
+
+    names = sorted({str(parameter.device) for parameter in network.parameters()})
+    return {name: torch.cuda.get_device_name(name) if name.startswith("cuda") else "" for name in names}
+
+
+def _wait_for(devices: Sequence[str]) -> Callable[[], None]:
+    import torch
+
+    def wait() -> None:
+        for device in devices:
+            torch.cuda.synchronize(device)
+
+    return wait
+
+
+def _machine(devices: dict[str, str]) -> dict[str, Any]:
+    import os
+
+    from fedse import __version__
+
+    found: dict[str, Any] = {
+        "fedse": __version__,
+        "python": platform.python_version(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "devices": devices,
+    }
+    if devices:
+        import torch
+
+        found |= {"torch": torch.__version__, "threads": torch.get_num_threads()}
+    return found
+
+
+def _table(experiment: Experiment, stretches: Sequence[Stretch]) -> Table:
+    """Seconds of each span in each part of the run, and its share of all rounds together."""
+    in_rounds: dict[str, float] = {}
+    everywhere: dict[str, float] = {}
+    for stretch in stretches:
+        for name, seconds in stretch.spans.items():
+            everywhere[name] = everywhere.get(name, 0.0) + seconds
+            if stretch.name.startswith("round "):
+                in_rounds[name] = in_rounds.get(name, 0.0) + seconds
+    table = Table(title=f"Where the time of {experiment.name} goes (seconds)", title_justify="left")
+    table.add_column("span")
+    for stretch in stretches:
+        table.add_column(stretch.name.removeprefix("evaluation on "), justify="right")
+    table.add_column("% of rounds", justify="right")
+    whole = sum(in_rounds.values())
+    order = sorted(everywhere, key=lambda name: (name == "rest", -in_rounds.get(name, 0.0), -everywhere[name]))
+    for name in order:
+        cells = [f"{stretch.spans[name]:.2f}" if name in stretch.spans else "-" for stretch in stretches]
+        table.add_row(name, *cells, f"{100 * in_rounds.get(name, 0.0) / whole:.1f}" if whole else "-")
+    table.add_section()
+    table.add_row("all", *(f"{stretch.seconds:.2f}" for stretch in stretches), "100.0" if whole else "-")
+    for counted, label in _COUNTED.items():
+        table.add_row(label, *(f"{stretch.counts.get(counted, 0):,}" for stretch in stretches), "")
+    return table

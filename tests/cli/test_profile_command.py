@@ -1,0 +1,64 @@
+"""`fedse profile` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TABLE = """
+name: table
+rounds: 9
+model: {name: table, rows: 512}
+policy: table
+learner: table
+clients:
+  east: {worlds: [{name: maze, mode: original}]}
+start: {tasks: 5}
+exploration: {tasks: 5}
+evaluation: {tasks: 5, test_tasks: 0}
+"""
+
+
+def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "fedse", *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, cwd=folder, timeout=120)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "table.yaml").write_text(TABLE)
+    return tmp_path
+
+
+def test_it_prints_a_table_and_writes_numbers_and_a_picture(folder: Path) -> None:
+    done = command("profile", "table.yaml", "--set", "exploration.tasks=4", folder=folder)
+    assert done.returncode == 0, done.stderr
+    for expected in ("round 1", "round 2", "validation", "world", "aggregate", "of them evaluation"):
+        assert expected in done.stdout, done.stdout
+    assert "round 3" not in done.stdout
+    assert {path.name for path in folder.iterdir()} == {"table.yaml", "profile.json", "profile.png"}
+    found = json.loads((folder / "profile.json").read_text())
+    rounds = [stretch for stretch in found["stretches"] if stretch["name"].startswith("round")]
+    assert [stretch["counts"]["episodes to explore"] for stretch in rounds] == [4, 4]
+    for stretch in found["stretches"]:
+        assert sum(stretch["spans"].values()) == pytest.approx(stretch["seconds"], abs=1e-4)
+        assert stretch["spans"].keys() <= found["meanings"].keys()
+
+
+def test_a_run_can_be_kept(folder: Path) -> None:
+    done = command("profile", "table.yaml", "--rounds", 1, "--runs", "kept", "--output", "new/one.json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "kept/table/rounds/0001/report.json").exists()
+    assert (folder / "new/one.json").exists() and (folder / "new/one.png").exists()
+
+
+def test_an_earlier_profile_is_not_overwritten(folder: Path) -> None:
+    (folder / "profile.json").write_text("mine")
+    done = command("profile", "table.yaml", folder=folder)
+    assert done.returncode == 2
+    assert done.stderr == "fedse: profile.json exists already: choose another name with --output, or remove it.\n"
+    assert (folder / "profile.json").read_text() == "mine"
