@@ -15,6 +15,10 @@ from fedse.rollouts.stepping import Answer, worlds_in
 from fedse.types import Outcome, Purpose, Step, Task, Trajectory
 from fedse.worlds.world import World
 
+NO_LIST = (
+    "policy.legal_actions: the world '{world}' does not list what may be done in its states: leave the option off."
+)
+
 
 @dataclass(frozen=True)
 class Episode:
@@ -62,7 +66,8 @@ class Player:
         self.chat = chat
         self.context = context
         self._finished = finished
-        self._worlds = worlds_in(processes)
+        self._restricts = getattr(policy, "asks_for_actions", False)
+        self._worlds = worlds_in(processes, listing=self._restricts)
         self._opening = cache(chat.opening)
         self._idle: dict[Any, list[int]] = {}
         self._made = 0
@@ -122,9 +127,16 @@ class Player:
                 "model with a longer context."
             )
         slot = self.policy.open(opening, episode.sampling)
-        self.policy.extend(slot, turn)
+        self._extend(slot, turn, episode.world, answer)
         ids = [*opening, *turn]
         return _Open(number, episode, world, slot, answer.rules, answer.observation, ids, [False] * len(ids))
+
+    def _extend(self, slot: int, turn: Sequence[int], world: str, answer: Answer) -> None:
+        self.policy.extend(slot, turn)
+        if self._restricts:
+            if answer.actions is None:
+                raise BadInput(NO_LIST.format(world=world))
+            self.policy.restrict(slot, answer.actions)  # type: ignore[attr-defined]
 
     def _answer(self, play: _Open, reply: Reply, text: str, parsed: ParsedReply, answer: Answer) -> bool:
         """Take what the world said to the reply; whether the episode is over."""
@@ -140,7 +152,7 @@ class Player:
             play.observation = answer.observation
             play.ids.extend(turn)
             play.mask.extend([False] * len(turn))
-            self.policy.extend(play.slot, turn)
+            self._extend(play.slot, turn, play.episode.world, answer)
             return False
         self._idle[play.episode.make_world].append(play.world)
         outcome = Outcome.SUCCESS if answer.success else Outcome.FAILURE
