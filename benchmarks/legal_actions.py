@@ -1,8 +1,9 @@
 """What `policy.legal_actions` changes before any training: success, invalid actions and time, without it and with it.
 
-Both play the same held-out tasks of an experiment's worlds, greedily as evaluations do, in turns of a few episodes.
+Both play the same held-out tasks of an experiment's worlds, in turns of a few episodes: greedily as evaluations do, or at
+another temperature. Times are of the processor, worlds included.
 
-python benchmarks/legal_actions.py --experiment recipes/nano.yaml --tasks 200 --threads 1
+python benchmarks/legal_actions.py --experiment recipes/nano.yaml --tasks 200 --temperature 0 --threads 1
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fedse.experiment import Parts, build_parts, load_experiment
 from fedse.plugins import build
 from fedse.protocols import Policy, Sampling
 from fedse.rollouts.player import Episode, Player
-from fedse.seeds import generator
+from fedse.seeds import generator, stream
 from fedse.types import Outcome, Purpose, Task, Trajectory
 
 AT_ONCE = 50
@@ -34,20 +35,30 @@ def held_out(parts: Parts, client: str, label: str, count: int) -> list[Task]:
     return [tasks[index] for index in generator("held out", world.name, "validation").permutation(len(tasks))[:count]]
 
 
-def measured(parts: Parts, policies: dict[str, Policy], client: str, label: str, count: int) -> dict[str, Any]:
+def measured(
+    parts: Parts, policies: dict[str, Policy], client: str, label: str, count: int, temperature: float
+) -> dict[str, Any]:
+    make_world = parts.worlds[client][label]
+    tasks = held_out(parts, client, label, count)
+    samplings = [Sampling(stream(client, task.id), temperature) for task in tasks]
     episodes = [
-        Episode(client, label, parts.worlds[client][label], task, Purpose.EVALUATE, 1, 0, Sampling(0, 0.0))
-        for task in held_out(parts, client, label, count)
+        Episode(client, label, make_world, task, Purpose.EVALUATE, 1, 0, sampling)
+        for task, sampling in zip(tasks, samplings, strict=True)
     ]
+    for task in tasks:
+        # Worlds remember what they made for a task, which should not count as the time of whoever plays it first.
+        make_world().reset(options={"task": task.id})
     played: dict[str, list[Trajectory]] = {way: [] for way in policies}
     token_time: dict[str, list[float]] = {way: [] for way in policies}
     for begin in range(0, len(episodes), AT_ONCE):
         # The two take turns, so that a busy moment of the machine does not fall on one of them alone.
-        for way, policy in policies.items():
+        order = list(policies) if begin // AT_ONCE % 2 == 0 else list(reversed(policies))
+        for way in order:
+            policy = policies[way]
             player = Player(policy, parts.model.chat, parts.model.context)
-            before, begun = policy.usage.decoded, time.perf_counter()
+            before, begun = policy.usage.decoded, time.process_time()
             played[way] += player.play(episodes[begin : begin + AT_ONCE], "initial")
-            token_time[way].append((time.perf_counter() - begun) / (policy.usage.decoded - before))
+            token_time[way].append((time.process_time() - begun) / (policy.usage.decoded - before))
             print(f"{label} {way} {len(played[way])}/{len(episodes)}", file=sys.stderr, flush=True)
     ratios = [on / off for on, off in zip(token_time["legal"], token_time["free"], strict=True)]
     return {
@@ -70,6 +81,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--experiment", default="recipes/nano.yaml")
     options.add_argument("--tasks", type=int, default=200)
+    options.add_argument("--temperature", type=float, default=0.0)
     options.add_argument("--threads", type=int, default=1)
     given = options.parse_args()
     experiment = load_experiment(given.experiment, [f"model.threads={given.threads}"])
@@ -80,13 +92,14 @@ def main() -> None:
         policies[way] = build("policy", part, parts.model)
         policies[way].load(parts.model.initial_adapter(experiment.seed))
     worlds = {
-        label: measured(parts, policies, client, label, given.tasks)
+        label: measured(parts, policies, client, label, given.tasks, given.temperature)
         for client, makers in parts.worlds.items()
         for label in makers
     }
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     versions = {name: version(name) for name in ("torch", "transformers", "peft")}
-    print(json.dumps({"machine": machine, "threads": given.threads, "versions": versions, "worlds": worlds}, indent=1))
+    setting = {"machine": machine, "threads": given.threads, "temperature": given.temperature, "versions": versions}
+    print(json.dumps({**setting, "worlds": worlds}, indent=1))
 
 
 if __name__ == "__main__":

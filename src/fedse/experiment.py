@@ -27,8 +27,7 @@ from fedse.federation.server import LimitOptions, Server
 from fedse.methods import Method, Sharing, expand
 from fedse.plugins import Part, PartOf, PluginOptions, build
 from fedse.protocols import Engine, Model, Policy, Start, Tracker
-from fedse.rollouts.player import NO_LIST
-from fedse.rollouts.stepping import legal_actions
+from fedse.rollouts.player import check_actions
 from fedse.runs.folder import EventLog, RunFolder
 from fedse.runs.trackers import Trackers
 from fedse.types import Adapter, Split
@@ -307,7 +306,7 @@ def run(
     warnings: list[Mapping[str, Any]] = []
     start = ""
     if not _has_begun(path):
-        _check_actions(parts)
+        check_actions(parts.policy, [item for makers in parts.worlds.values() for item in makers.items()])
         warnings = _check_start(experiment, parts)
         anyone_learns = experiment.learning and any(options.learns for options in experiment.clients.values())
         if anyone_learns and hasattr(parts.start, "fingerprint"):
@@ -370,16 +369,6 @@ def _check_start(experiment: Experiment, parts: Parts) -> list[Mapping[str, Any]
         for warning in check(client, label, make_world(), parts.model)
     ]
     return list({warning["message"]: warning for warning in warnings}.values())
-
-
-def _check_actions(parts: Parts) -> None:
-    """Find out before anything is written whether worlds list their actions, if the policy asks for them."""
-    if getattr(parts.policy, "asks_for_actions", False):
-        for label, make_world in (item for worlds in parts.worlds.values() for item in worlds.items()):
-            world = make_world()
-            world.reset(options={"task": world.tasks("train")[0].id})
-            if legal_actions(world) is None:
-                raise BadInput(NO_LIST.format(world=label))
 
 
 def conflict(path: Path, experiment: Experiment) -> str:

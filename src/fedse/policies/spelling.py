@@ -146,7 +146,7 @@ class Spelling:
         """The tokens of an action behind the mark, with the end of the reply."""
         ids = tuple(self._chat.reply(f"{MARK} {action}"))
         mark, said = ids[: len(self._mark)], self._chat.text(ids)
-        if mark != self._mark or said.strip() != f"{MARK} {action}".strip() or len(action.splitlines()) != 1:
+        if mark != self._mark or said.strip() != f"{MARK} {action}".strip() or len(action.strip().splitlines()) != 1:
             raise BadInput(
                 f"policy.legal_actions: the tokenizer of {self._name} cannot write the action {action!r} behind '{MARK}' as "
                 "it is: leave the option off."

@@ -11,13 +11,9 @@ from typing import Any
 from fedse.errors import BadInput
 from fedse.protocols import Chat, Policy, Reply, Sampling
 from fedse.rollouts.replies import ParsedReply, parse
-from fedse.rollouts.stepping import Answer, worlds_in
+from fedse.rollouts.stepping import Answer, MakeWorld, legal_actions, worlds_in
 from fedse.types import Outcome, Purpose, Step, Task, Trajectory
 from fedse.worlds.world import World
-
-NO_LIST = (
-    "policy.legal_actions: the world '{world}' does not list what may be done in its states: leave the option off."
-)
 
 
 @dataclass(frozen=True)
@@ -135,7 +131,7 @@ class Player:
         self.policy.extend(slot, turn)
         if self._restricts:
             if answer.actions is None:
-                raise BadInput(NO_LIST.format(world=world))
+                raise _unlisted(world)
             self.policy.restrict(slot, answer.actions)  # type: ignore[attr-defined]
 
     def _answer(self, play: _Open, reply: Reply, text: str, parsed: ParsedReply, answer: Answer) -> bool:
@@ -209,3 +205,19 @@ class Player:
         )
         self._done[number] = trajectory
         self._finished(trajectory)
+
+
+def check_actions(policy: Policy, worlds: Iterable[tuple[str, MakeWorld]]) -> None:
+    """Find out before anything is played whether worlds list their actions, if the policy asks for them."""
+    if getattr(policy, "asks_for_actions", False):
+        for label, make_world in worlds:
+            world = make_world()
+            world.reset(options={"task": world.tasks("train")[0].id})
+            if legal_actions(world) is None:
+                raise _unlisted(label)
+
+
+def _unlisted(world: str) -> BadInput:
+    return BadInput(
+        f"policy.legal_actions: the world '{world}' does not list what may be done in its states: leave the option off."
+    )
