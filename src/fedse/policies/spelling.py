@@ -87,7 +87,7 @@ class Spelling:
                     f"policy.legal_actions: the tokenizer of {name} cannot write a line that begins '{MARK}'."
                 )
         self.tree = lru_cache(maxsize=1024)(self._tree)
-        self.crossing = lru_cache(maxsize=256)(self._crossing)
+        self._crossing = lru_cache(maxsize=256)(self._find_crossing)
         self._spelled = lru_cache(maxsize=65536)(self._spell)
         self._words = lru_cache(maxsize=64)(self._find_words)
         self._beginning = lru_cache(maxsize=256)(self._find_beginning)
@@ -107,15 +107,18 @@ class Spelling:
         """Tokens that open the action line, after the last line of the thought."""
         return self._rests.get(line, self._from_anywhere)
 
-    def _crossing(self, line: str) -> Ids:
+    def crossing(self, line: str) -> Ids:
         """Tokens that would open the action line and go on in it: what they go on with need not be an action."""
+        # All lines that do not begin like the mark are alike.
+        return self._crossing(line if _ALMOST_MARK.fullmatch(line) else "-")
+
+    def _find_crossing(self, line: str) -> Ids:
         found = []
-        if _ALMOST_MARK.fullmatch(line):
-            for token in self._behind_colons:
-                text = line + self.pieces[token]
-                mark = ACTION_MARK.search(text)
-                if mark and mark.end() < len(text):
-                    found.append(token)
+        for token in self._behind_colons:
+            text = line + self.pieces[token]
+            mark = ACTION_MARK.search(text)
+            if mark and mark.end() < len(text):
+                found.append(token)
         return np.array(found, dtype=np.int64)
 
     def _tree(self, actions: LegalActions) -> Tree:
@@ -154,7 +157,7 @@ class Spelling:
         return ids[len(self._mark) :]
 
     def _find_words(self, before: str, after: str) -> OpenWords:
-        if after not in self.pieces:
+        if not after or after not in self.pieces:
             raise BadInput(f"policy.legal_actions: the tokenizer of {self._name} has no token '{after}'.")
         closes, barred = [], []
         for token, piece in enumerate(self.pieces):

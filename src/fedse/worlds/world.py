@@ -87,7 +87,7 @@ class World(gymnasium.Env[str, str]):
 
     def open_actions(self) -> list[tuple[str, str]]:
         """Actions with words of the agent's own that mean something in the present state: what stands before and after
-        the words, `("search[", "]")`. The words are at least one, lie on one line and hold no bracket of either."""
+        the words, `("search[", "]")`. Both say something; any words on one line will do that hold no sign of either."""
         return []
 
     def drawing(self) -> str:
