@@ -50,7 +50,8 @@ class PiecesChat:
 
 JOINED = [
     "Action", "\nAction", " Action:", "Action:", ":\n", ":)", ": ", ": go", "\n\n", ".\n", "action: x\nAction:",
-    "!\nAction: x", "tion:", "tion: run", " go", " left", " to", " search", "search[", "[red", "[]", "]]", ".]", " dress", "dress]", "]\n", "\n]",
+    "!\nAction: x", "tion:", "tion: run", " go", " left", " to", " search", "search[", "[red",
+    "[]", "]]", ".]", " dress", "dress]", "]\n", "\n]",
 ]  # fmt: skip
 WORDS = [piece for piece in JOINED if not piece.startswith(": ") and piece != "Action:"]
 WALKING = LegalActions(("go", "go left", "go left 2", "look: here", "Action"))
