@@ -88,7 +88,8 @@ class Policy(Protocol):
     """Holds open conversations in slots, so that a cache can live from turn to turn.
 
     One with a true `asks_for_actions` has `restrict(slot, actions)`, which is called after `extend` with the world's
-    `LegalActions`: the reply that is due then holds one of them.
+    `LegalActions`: the reply that is due then holds one of them; and `require_room(actions)`, which raises `BadInput` where
+    no reply could hold all of them.
     """
 
     slots: int

@@ -171,7 +171,7 @@ def test_without_the_option_worlds_are_not_asked(tiny: Any) -> None:
     assert Unlisted.asked == 0
 
 
-def test_a_world_without_a_list_is_refused_before_anything_is_written(
+def test_a_world_without_a_list_and_a_reply_too_short_are_refused_before_anything_is_written(
     tiny: Any, tiny_experiment: Experiment, tmp_path: Path
 ) -> None:
     with pytest.raises(BadInput, match="the world 'unlisted' does not list"):
@@ -180,6 +180,10 @@ def test_a_world_without_a_list_is_refused_before_anything_is_written(
     experiment = restricted(tiny_experiment, clients={"here": client})
     with pytest.raises(BadInput, match="does not list what may be done"):
         fedse.run(experiment, tmp_path / "runs")
+    short = restricted(tiny_experiment)
+    short = restricted(short, policy={**short.policy.options, "reply_tokens": 10})
+    with pytest.raises(BadInput, match="raise it, or leave"):
+        fedse.run(short, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 

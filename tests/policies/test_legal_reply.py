@@ -60,7 +60,8 @@ SHOPPING = LegalActions(("click[a]", "click[red dress]", "search[all of it]"), (
 
 def walk(spelling: Spelling, actions: LegalActions, most: int, draws: np.random.Generator) -> list[int]:
     """A reply of an agent that has no preferences, except that it likes to begin action lines."""
-    reply, said = LegalReply(spelling, actions), []
+    reply = LegalReply(spelling, actions)
+    said: list[int] = []
     vocabulary = np.ones(len(spelling.pieces))
     for token, piece in enumerate(spelling.pieces):
         if "ction" in piece or "tion" in piece or ":" in piece or "\n" in piece:

@@ -155,13 +155,17 @@ class TransformerPolicy:
 
     def restrict(self, slot: int, actions: LegalActions) -> None:
         """The reply that is due does one of these."""
+        self.require_room(actions)
+        self._conversations[slot].actions = actions
+
+    def require_room(self, actions: LegalActions) -> None:
+        """A reply must be able to hold each of these, if nothing else."""
         needed, longest = self._spelling.needed(actions)
         if needed > self.options.reply_tokens:
             raise BadInput(
                 f"policy.reply_tokens: the line with the action '{longest}' takes {needed} tokens, and a reply has "
                 f"{self.options.reply_tokens}: raise it, or leave `policy.legal_actions` off."
             )
-        self._conversations[slot].actions = actions
 
     def ready(self) -> list[Reply]:
         with self._torch.inference_mode():

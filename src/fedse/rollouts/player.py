@@ -208,13 +208,15 @@ class Player:
 
 
 def check_actions(policy: Policy, worlds: Iterable[tuple[str, MakeWorld]]) -> None:
-    """Find out before anything is played whether worlds list their actions, if the policy asks for them."""
+    """Find out before anything is played whether worlds list their actions and replies can hold them, if the policy asks."""
     if getattr(policy, "asks_for_actions", False):
         for label, make_world in worlds:
             world = make_world()
             world.reset(options={"task": world.tasks("train")[0].id})
-            if legal_actions(world) is None:
+            actions = legal_actions(world)
+            if actions is None:
                 raise _unlisted(label)
+            policy.require_room(actions)  # type: ignore[attr-defined]
 
 
 def _unlisted(world: str) -> BadInput:
