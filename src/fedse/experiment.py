@@ -27,6 +27,7 @@ from fedse.federation.server import LimitOptions, Server
 from fedse.methods import Method, Sharing, expand
 from fedse.plugins import Part, PartOf, PluginOptions, build
 from fedse.protocols import Engine, Model, Policy, Start, Tracker
+from fedse.rollouts.player import check_actions
 from fedse.rollouts.stepping import MakeWorld
 from fedse.runs.folder import EventLog, RunFolder
 from fedse.runs.trackers import Trackers
@@ -308,6 +309,7 @@ def run(
     warnings: list[Mapping[str, Any]] = []
     start = ""
     if not _has_begun(path):
+        check_actions(parts.policy, [item for makers in parts.worlds.values() for item in makers.items()])
         warnings = _check_start(experiment, parts)
         anyone_learns = experiment.learning and any(options.learns for options in experiment.clients.values())
         if anyone_learns and hasattr(parts.start, "fingerprint"):

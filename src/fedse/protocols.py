@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,6 +11,9 @@ from fedse.types import Adapter, ClientUpdate, Layout, RoundTask, ServerState, T
 
 ACCEPTANCE = "OK."
 """The agent's fixed answer to the rules. It stands in every conversation and is never learned from."""
+
+ACTION_MARK = re.compile(r"^[ \t]*action[ \t]*:", re.IGNORECASE | re.MULTILINE)
+"""What opens the line of a reply that holds its action."""
 
 
 class Chat(Protocol):
@@ -81,7 +85,12 @@ class Usage:
 
 
 class Policy(Protocol):
-    """Holds open conversations in slots, so that a cache can live from turn to turn."""
+    """Holds open conversations in slots, so that a cache can live from turn to turn.
+
+    One with a true `asks_for_actions` has `restrict(slot, actions)`, which is called after `extend` with the world's
+    `LegalActions`: the reply that is due then holds one of them; and `require_room(actions)`, which raises `BadInput` where
+    no reply could hold all of them.
+    """
 
     slots: int
     usage: Usage

@@ -45,6 +45,15 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class LegalActions:
+    """What an agent may do in the present state of a world."""
+
+    listed: tuple[str, ...]
+    open: tuple[tuple[str, str], ...] = ()
+    """Actions with words of the agent's own: what stands before the words, and what after them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """What the agent saw, what it answered and what the world took from the answer."""
 

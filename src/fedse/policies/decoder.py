@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fedse.policies.legal_reply import LegalReply
 from fedse.protocols import Sampling
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ class Due:
     """Random numbers that earlier replies have used."""
     most: int
     """Longest reply, in tokens."""
+    legal: LegalReply | None = None
+    """What the reply may say, if not anything. Only `StepwiseDecoder` looks at it."""
 
 
 class Decoder(Protocol):

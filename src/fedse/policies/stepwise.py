@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
 from fedse.policies.decoder import Due
+from fedse.policies.legal_reply import Choice, LegalReply
 from fedse.policies.slot_cache import SlotCache
 from fedse.protocols import Sampling
 from fedse.seeds import uniform
@@ -43,6 +45,7 @@ class _Reply:
     """Tokens that the reply may still get."""
     token: int = -1
     """The token drawn last, which is not in the cache."""
+    legal: LegalReply | None = None
 
 
 class StepwiseDecoder:
@@ -86,7 +89,7 @@ class StepwiseDecoder:
     def begin(self, due: Sequence[Due]) -> None:
         logits = self._feed({item.slot: (item.start, list(item.ids)) for item in due})
         for item in due:
-            self._replies[item.slot] = _Reply(item.sampling, item.drawn, item.most)
+            self._replies[item.slot] = _Reply(item.sampling, item.drawn, item.most, legal=item.legal)
         slots = [item.slot for item in due]
         self._fresh.update(self._draw_all(slots, torch.stack([logits[slot] for slot in slots])))
 
@@ -99,7 +102,12 @@ class StepwiseDecoder:
 
     def _draw_all(self, slots: Sequence[int], logits: torch.Tensor) -> dict[int, list[int]]:
         """The next token of each reply; a reply that ends here is under way no more."""
-        tokens = self.draw([self._replies[slot] for slot in slots], logits)
+        replies = [self._replies[slot] for slot in slots]
+        rule_out(logits, [reply.legal.choice(reply.left) if reply.legal else None for reply in replies])
+        tokens = self.draw(replies, logits)
+        tokens = [
+            reply.legal.take(token) if reply.legal else token for reply, token in zip(replies, tokens, strict=True)
+        ]
         for slot, token in zip(slots, tokens, strict=True):
             reply = self._replies[slot]
             reply.token = token
@@ -169,3 +177,22 @@ class StepwiseDecoder:
     def _tensor(self, values: Any) -> torch.Tensor:
         with during("transfer"):
             return torch.tensor(values, device=self._device)
+
+
+def rule_out(logits: torch.Tensor, choices: Sequence[Choice | None]) -> None:
+    """Give every token that its row's choice leaves out, in place, no probability at all."""
+    narrow = [row for row, choice in enumerate(choices) if choice and choice.only]
+    barred = [row for row, choice in enumerate(choices) if choice and not choice.only and len(choice.ids)]
+    if narrow:
+        places = _places(narrow, choices, logits.device)
+        kept = logits[places]
+        logits[narrow] = -torch.inf
+        logits[places] = kept
+    if barred:
+        logits[_places(barred, choices, logits.device)] = -torch.inf
+
+
+def _places(rows: Sequence[int], choices: Sequence[Choice | None], device: torch.device) -> tuple[torch.Tensor, ...]:
+    ids = [choice.ids for row in rows if (choice := choices[row])]
+    both = np.stack([np.repeat(rows, [len(item) for item in ids]), np.concatenate(ids)])
+    return tuple(torch.from_numpy(both).to(device))

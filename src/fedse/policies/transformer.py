@@ -11,9 +11,11 @@ from pydantic import Field
 from fedse.errors import BadInput, SwapFailed
 from fedse.plugins import PluginOptions
 from fedse.policies.decoder import Decoder, Due
+from fedse.policies.legal_reply import LegalReply
+from fedse.policies.spelling import Spelling
 from fedse.protocols import Reply, Sampling, Usage
 from fedse.stopwatch import during
-from fedse.types import Adapter
+from fedse.types import Adapter, LegalActions
 
 if TYPE_CHECKING:
     from fedse.models.causal_lm import CausalLM
@@ -31,6 +33,9 @@ class TransformerOptions(PluginOptions):
     """Conversations decoded together. Another number may change the last bits of a result."""
     reply_tokens: int = Field(default=128, ge=1)
     """Longest reply; a longer one is cut and its action is read from what is there."""
+    legal_actions: bool = False
+    """Draw the action of each reply from those that the world lists; the thought stays free. This helps the agent beyond
+    what it has learned and costs speed on a GPU (docs/legal_actions.md)."""
 
 
 @dataclass
@@ -45,6 +50,8 @@ class _Conversation:
     most: int = 0
     """Longest reply, once it is under way."""
     drawn: int = 0
+    actions: LegalActions | None = None
+    """What the reply that is due may do, if not anything."""
 
 
 class TransformerPolicy:
@@ -75,12 +82,15 @@ class TransformerPolicy:
 
         self.options = TransformerOptions(**options)
         self.slots = self.options.slots
+        self.asks_for_actions = self.options.legal_actions
         self.usage = Usage()
         self.model = model
         self._torch = torch
         self._decoder = self.make_decoder()
         self._conversations: dict[int, _Conversation] = {}
         self._openings: dict[tuple[int, ...], Any] = {}
+        if self.asks_for_actions:
+            self._spelling = Spelling(model.chat, config.vocab_size, model.name)
 
     def make_decoder(self) -> Decoder:
         """The fastest decoder that computes what the network does."""
@@ -90,7 +100,8 @@ class TransformerPolicy:
         from fedse.policies.stepwise import ForwardPass, StepwiseDecoder
 
         network = self.model.network
-        if GraphedDecoder.suits(network):
+        # What a restricted reply may say next is worked out on the host, which recorded steps do not wait for.
+        if not self.options.legal_actions and GraphedDecoder.suits(network):
             return GraphedDecoder(self.model, self.slots)
         forward: ForwardPass = LlamaForward(network) if LlamaForward.suits(network) else NetworkForward(network)
         return StepwiseDecoder(self.model, self.slots, forward)
@@ -149,9 +160,25 @@ class TransformerPolicy:
         self.usage.prefilled += len(conversation.unfed)
         self.usage.prefilled_without_cache += conversation.length + len(conversation.unfed)
 
+    def restrict(self, slot: int, actions: LegalActions) -> None:
+        """The reply that is due does one of these."""
+        self.require_room(actions)
+        self._conversations[slot].actions = actions
+
+    def require_room(self, actions: LegalActions) -> None:
+        """A reply must be able to hold each of these, if nothing else."""
+        needed, longest = self._spelling.needed(actions)
+        if needed > self.options.reply_tokens:
+            raise BadInput(
+                f"policy.reply_tokens: the line with the action '{longest}' takes {needed} tokens, and a reply has "
+                f"{self.options.reply_tokens}: raise it, or leave `policy.legal_actions` off."
+            )
+
     def ready(self) -> list[Reply]:
         with self._torch.inference_mode():
             while True:
+                if full := [slot for slot, held in self._conversations.items() if self._is_full(held)]:
+                    return [self._no_reply(slot) for slot in full]
                 if waiting := [slot for slot, held in self._conversations.items() if held.reply == [] and held.unfed]:
                     with during("prefill"):
                         self._decoder.begin([self._due(slot) for slot in waiting])
@@ -169,12 +196,25 @@ class TransformerPolicy:
         del self._conversations[slot]
         self._decoder.close(slot)
 
+    def _is_full(self, held: _Conversation) -> bool:
+        """Whether a restricted reply is due for which the context has no room."""
+        if held.actions is None or held.reply != [] or not held.unfed:
+            return False
+        needed, _ = self._spelling.needed(held.actions)
+        return held.length + len(held.unfed) + needed > self.model.context
+
+    def _no_reply(self, slot: int) -> Reply:
+        self._conversations[slot].reply = None
+        return Reply(slot, (), ended=False, full=True)
+
     def _due(self, slot: int) -> Due:
         held = self._conversations[slot]
         ids, held.unfed = held.unfed, []
         start, held.length = held.length, held.length + len(ids)
         held.most = max(1, min(self.options.reply_tokens, self.model.context - held.length))
-        return Due(slot, start, ids, held.sampling, held.drawn, held.most)
+        actions, held.actions = held.actions, None
+        legal = LegalReply(self._spelling, actions) if actions else None
+        return Due(slot, start, ids, held.sampling, held.drawn, held.most, legal)
 
     def _grown(self, slot: int, tokens: Sequence[int]) -> Reply | None:
         """The reply, if it is complete with these tokens."""

@@ -11,7 +11,7 @@ from typing import Any
 from fedse.errors import BadInput
 from fedse.protocols import Chat, Policy, Reply, Sampling
 from fedse.rollouts.replies import ParsedReply, parse
-from fedse.rollouts.stepping import Answer, worlds_in
+from fedse.rollouts.stepping import Answer, MakeWorld, legal_actions, worlds_in
 from fedse.stopwatch import during
 from fedse.types import Outcome, Purpose, Step, Task, Trajectory
 from fedse.worlds.world import World
@@ -63,7 +63,8 @@ class Player:
         self.chat = chat
         self.context = context
         self._finished = finished
-        self._worlds = worlds_in(processes)
+        self._restricts = getattr(policy, "asks_for_actions", False)
+        self._worlds = worlds_in(processes, listing=self._restricts)
         self._opening = cache(chat.opening)
         self._idle: dict[Any, list[int]] = {}
         self._made = 0
@@ -137,9 +138,16 @@ class Player:
             )
         with during("prefill"):
             slot = self.policy.open(opening, episode.sampling)
-            self.policy.extend(slot, turn)
+            self._extend(slot, turn, episode.world, answer)
         ids = [*opening, *turn]
         return _Open(number, episode, world, slot, answer.rules, answer.observation, ids, [False] * len(ids))
+
+    def _extend(self, slot: int, turn: Sequence[int], world: str, answer: Answer) -> None:
+        self.policy.extend(slot, turn)
+        if self._restricts:
+            if answer.actions is None:
+                raise _unlisted(world)
+            self.policy.restrict(slot, answer.actions)  # type: ignore[attr-defined]
 
     def _answer(self, play: _Open, reply: Reply, text: str, parsed: ParsedReply, answer: Answer) -> bool:
         """Take what the world said to the reply; whether the episode is over."""
@@ -157,7 +165,7 @@ class Player:
             play.ids.extend(turn)
             play.mask.extend([False] * len(turn))
             with during("prefill"):
-                self.policy.extend(play.slot, turn)
+                self._extend(play.slot, turn, play.episode.world, answer)
             return False
         self._idle[play.episode.make_world].append(play.world)
         outcome = Outcome.SUCCESS if answer.success else Outcome.FAILURE
@@ -214,3 +222,21 @@ class Player:
         )
         self._done[number] = trajectory
         self._finished(trajectory)
+
+
+def check_actions(policy: Policy, worlds: Iterable[tuple[str, MakeWorld]]) -> None:
+    """Find out before anything is played whether worlds list their actions and replies can hold them, if the policy asks."""
+    if getattr(policy, "asks_for_actions", False):
+        for label, make_world in worlds:
+            world = make_world()
+            world.reset(options={"task": world.tasks("train")[0].id})
+            actions = legal_actions(world)
+            if actions is None:
+                raise _unlisted(label)
+            policy.require_room(actions)  # type: ignore[attr-defined]
+
+
+def _unlisted(world: str) -> BadInput:
+    return BadInput(
+        f"policy.legal_actions: the world '{world}' does not list what may be done in its states: leave the option off."
+    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_ACTION = re.compile(r"^[ \t]*action[ \t]*:", re.IGNORECASE | re.MULTILINE)
+from fedse.protocols import ACTION_MARK
+
 _THOUGHT = re.compile(r"^\s*thought[ \t]*:", re.IGNORECASE)
 
 UNPARSABLE = ""
@@ -26,7 +27,7 @@ def parse(reply: str) -> ParsedReply:
     >>> parse("move left").action
     ''
     """
-    marks = list(_ACTION.finditer(reply))
+    marks = list(ACTION_MARK.finditer(reply))
     before = reply[: marks[0].start()] if marks else reply
     thought = _THOUGHT.sub("", before, count=1).strip()
     if len(marks) != 1:

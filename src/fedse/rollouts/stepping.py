@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from fedse.types import LegalActions
 from fedse.worlds.world import World
 
 MakeWorld = Callable[[], World]
@@ -32,12 +33,15 @@ class Answer:
     score: float = 0.0
     error: str = ""
     detail: str = ""
+    actions: LegalActions | None = None
+    """What may be done next, if that was asked for and the world lists it."""
 
 
 class WorldsHere:
-    """Worlds in this process, each under a number."""
+    """Worlds in this process, each under a number. With `listing`, they tell each turn what may be done next."""
 
-    def __init__(self) -> None:
+    def __init__(self, listing: bool = False) -> None:
+        self._listing = listing
         self._worlds: dict[int, World] = {}
         self._answers: deque[Answer] = deque()
 
@@ -70,10 +74,11 @@ class WorldsHere:
             self._worlds[number] = make_world()
         world = self._worlds[number]
         observation, _ = world.reset(options={"task": task})
-        return Answer(observation, world.rules)
+        return Answer(observation, world.rules, actions=self._actions(world, over=False))
 
     def _step(self, number: int, action: str) -> Answer:
-        observation, _, terminated, truncated, info = self._worlds[number].step(action)
+        world = self._worlds[number]
+        observation, _, terminated, truncated, info = world.step(action)
         over = terminated or truncated
         return Answer(
             observation,
@@ -81,13 +86,17 @@ class WorldsHere:
             valid=bool(info["valid"]),
             success=over and bool(info["success"]),
             score=float(info["score"]) if over else 0.0,
+            actions=self._actions(world, over),
         )
+
+    def _actions(self, world: World, over: bool) -> LegalActions | None:
+        return legal_actions(world) if self._listing and not over else None
 
 
 class WorldsInProcesses:
     """Worlds in worker processes, dealt out by their numbers. Makers of worlds must be picklable."""
 
-    def __init__(self, processes: int) -> None:
+    def __init__(self, processes: int, listing: bool = False) -> None:
         # Started afresh rather than forked: a fork would copy the locks of torch's threads.
         context = multiprocessing.get_context("spawn")
         self._ends: list[Connection] = []
@@ -96,7 +105,7 @@ class WorldsInProcesses:
         self._open_questions = [0] * processes
         for _ in range(processes):
             ours, theirs = context.Pipe()
-            worker = context.Process(target=_serve, args=(theirs,), daemon=True)
+            worker = context.Process(target=_serve, args=(theirs, listing), daemon=True)
             worker.start()
             # With its other end closed here, a worker whose parent was killed reads the end of the pipe and leaves.
             theirs.close()
@@ -134,9 +143,9 @@ class WorldsInProcesses:
             worker.join()
 
 
-def _serve(end: Connection) -> None:
+def _serve(end: Connection, listing: bool) -> None:
     """A worker: answer questions until the other side is gone."""
-    worlds = WorldsHere()
+    worlds = WorldsHere(listing)
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
         while True:
             kind, number, *rest = end.recv()
@@ -147,6 +156,12 @@ def _serve(end: Connection) -> None:
             end.send(worlds.answer(number))
 
 
-def worlds_in(processes: int) -> WorldsHere | WorldsInProcesses:
+def worlds_in(processes: int, listing: bool = False) -> WorldsHere | WorldsInProcesses:
     """Worlds in this process (0) or in as many workers."""
-    return WorldsInProcesses(processes) if processes else WorldsHere()
+    return WorldsInProcesses(processes, listing) if processes else WorldsHere(listing)
+
+
+def legal_actions(world: World) -> LegalActions | None:
+    """What may be done in the present state, or None where the world does not tell."""
+    listed, free = world.legal_actions(), world.open_actions()
+    return LegalActions(tuple(listed or ()), tuple(free)) if listed or free else None

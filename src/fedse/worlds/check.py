@@ -219,6 +219,10 @@ def _legal_actions(world_factory: WorldFactory) -> str:
                 demand(world.step(action)[4]["valid"] is True, f"task {task.id}: legal action {action!r} is not valid")
                 tried += 1
                 world.restore(here)
+            for before, after in world.open_actions():
+                action = f"{before}two words{after}"
+                demand(world.step(action)[4]["valid"] is True, f"task {task.id}: open action {action!r} is not valid")
+                world.restore(here)
             _, _, terminated, truncated, info = world.step(
                 world.expert()[1] if world.has_expert else world.trivial(0.5)
             )

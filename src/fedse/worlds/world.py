@@ -85,6 +85,11 @@ class World(gymnasium.Env[str, str]):
         """Actions that mean something in the present state, or None where they cannot be listed."""
         return None
 
+    def open_actions(self) -> list[tuple[str, str]]:
+        """Actions with words of the agent's own that mean something in the present state: what stands before and after
+        the words, `("search[", "]")`. Both say something; any words on one line will do that hold no sign of either."""
+        return []
+
     def drawing(self) -> str:
         """The present state for a person to look at."""
         raise NotImplementedError

@@ -216,6 +216,9 @@ class AgentGymServer(ForeignWorld):
     def legal_actions(self) -> list[str] | None:
         return list(self._offered) or None
 
+    def open_actions(self) -> list[tuple[str, str]]:
+        return [("search[", "]")] if self.options.environment == "webshop" else []
+
     def trivial(self, draw: float) -> str:
         """Any action of those given, listed by the server, or known to mean something."""
         actions = self.options.actions or self._offered or list(self._dialect.actions)

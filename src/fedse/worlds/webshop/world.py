@@ -205,6 +205,10 @@ class WebShop(World):
         clicks = [f"click[{text}]" for text in self.shop.links(self._page, self._layout)]
         return clicks or [f"search[{self._narrator.wish(self._goal)}]"]
 
+    def open_actions(self) -> list[tuple[str, str]]:
+        """One can search from any page."""
+        return [("search[", "]")]
+
     def trivial(self, draw: float) -> str:
         """Any click of this page; on the search page a search for the whole wish."""
         actions = self.legal_actions()
