@@ -6,12 +6,13 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
 
+from fedse.engines.local import LocalEngine
 from fedse.errors import BadInput, RunConflict, Stopped
 from fedse.evaluation.plot import draw_run
 from fedse.experience.buffer import Buffer, BufferOptions
@@ -19,12 +20,16 @@ from fedse.experience.journal import Journal
 from fedse.experiment_file import explain, override, read_yaml, to_yaml
 from fedse.federation.checks import CheckOptions
 from fedse.federation.client import Client, EvaluationOptions, ExplorationOptions
+from fedse.federation.exchange import ParticipationOptions
 from fedse.federation.server import LimitOptions, Server
+from fedse.federation.sites import Sites
+from fedse.parts import MakePlayers, Parts, check_start, make_players, make_worlds, shared_players
 from fedse.plugins import Part, PartOf, PluginOptions, build
-from fedse.protocols import Engine, Model, Policy, Start, Tracker
+from fedse.privacy.outgoing import Outgoing, SharingOptions
+from fedse.protocols import Engine, Tracker
 from fedse.runs.folder import EventLog, RunFolder
+from fedse.runs.trackers import Trackers
 from fedse.types import Adapter, Split
-from fedse.worlds.world import World
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
 
@@ -37,8 +42,8 @@ def _part(kind: str, default: str) -> Any:
 class ClientOptions(PluginOptions):
     """One site."""
 
-    worlds: list[Annotated[Part, PartOf("world")]] = Field(min_length=1)
-    """The worlds it owns, by name, each with options of its own if wanted."""
+    worlds: list[Annotated[Part, PartOf("world")]] = Field(default_factory=list)
+    """The worlds it owns, by name, each with options of its own if wanted. A site elsewhere may name them itself."""
 
 
 class Experiment(PluginOptions):
@@ -72,6 +77,10 @@ class Experiment(PluginOptions):
     """How adapters are measured."""
     policy: Annotated[Part, PartOf("policy", "transformer")] = _part("policy", "transformer")
     """How replies are generated."""
+    sharing: SharingOptions = SharingOptions()
+    """What a client sends."""
+    participation: ParticipationOptions = ParticipationOptions()
+    """Who takes part in a round and how long it waits."""
     engine: Annotated[Part, PartOf("engine", "local")] = _part("engine", "local")
     """How tasks reach the clients."""
     limits: LimitOptions = LimitOptions()
@@ -95,6 +104,26 @@ class Experiment(PluginOptions):
     def digest(self) -> str:
         return hashlib.sha256(self.to_yaml().encode()).hexdigest()
 
+    def terms(self) -> str:
+        """Digest of what server and sites must agree on, wherever they run."""
+        return hashlib.sha256(to_yaml(self.model_dump(mode="json", include=set(TERMS))).encode()).hexdigest()
+
+
+TERMS = (
+    "name",
+    "seed",
+    "model",
+    "start",
+    "exploration",
+    "filter",
+    "buffer",
+    "learner",
+    "evaluation",
+    "policy",
+    "sharing",
+)
+"""Keys on which a client's result depends, except for its worlds, which are its own business."""
+
 
 def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experiment:
     """Read a file, apply `a.b=c` settings, check everything. Raises `BadInput` with all problems it finds."""
@@ -106,45 +135,18 @@ def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experimen
         raise BadInput(explain(error, Experiment, places)) from error
 
 
-@dataclass(frozen=True)
-class Parts:
-    """An experiment's objects that do not need a run folder. Building them finds out whether they can be built."""
-
-    model: Model
-    policy: Policy
-    worlds: Mapping[str, Mapping[str, Callable[[], World]]]
-    start: Start
-    learner: Any
-    aggregator: Any
-
-
-def build_parts(experiment: Experiment) -> Parts:
-    worlds = {name: _worlds(name, options) for name, options in experiment.clients.items()}
-    model = build("model", experiment.model)
+def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> Parts:
+    """Everything but the clients. `players` makes model and policy; by default they are made anew."""
+    worlds = {name: make_worlds(name, options.worlds) for name, options in experiment.clients.items()}
+    model, policy = players(experiment.model, experiment.policy)
     return Parts(
         model=model,
-        policy=build("policy", experiment.policy, model),
+        policy=policy,
         worlds=worlds,
         start=build("start", experiment.start),
         learner=build("learner", experiment.learner, model),
         aggregator=build("aggregator", experiment.aggregator),
     )
-
-
-def _worlds(client: str, options: ClientOptions) -> dict[str, Callable[[], World]]:
-    """Makers of a client's worlds by label; a second world of the same name is labelled with a number."""
-    makers: dict[str, Callable[[], World]] = {}
-    for position, part in enumerate(options.worlds):
-        base = part.name.rsplit(":", 1)[-1]
-        alike = sum(label.split("#")[0] == base for label in makers)
-        label = f"{base}#{alike + 1}" if alike else base
-        maker = partial(build, "world", part)
-        try:
-            maker()
-        except ValidationError as error:
-            raise BadInput(f"clients.{client}.worlds.{position}: {error.errors()[0]['msg']}") from error
-        makers[label] = maker
-    return makers
 
 
 def build_clients(experiment: Experiment, parts: Parts, run: RunFolder) -> list[Client]:
@@ -163,24 +165,10 @@ def build_clients(experiment: Experiment, parts: Parts, run: RunFolder) -> list[
             exploration=experiment.exploration,
             evaluation=experiment.evaluation,
             seed=experiment.seed,
+            outgoing=Outgoing(run.client_folder(name) / "ledger.jsonl", experiment.sharing),
         )
         for name in sorted(experiment.clients)
     ]
-
-
-class Trackers:
-    """Tells several trackers."""
-
-    def __init__(self, trackers: Iterable[Tracker]) -> None:
-        self.trackers = list(trackers)
-
-    def record(self, event: str, **fields: Any) -> None:
-        for tracker in list(self.trackers):
-            try:
-                tracker.record(event, **fields)
-            except Exception:
-                # Observing a run may never end it: a tracker that fails (a closed terminal) is not asked again.
-                self.trackers.remove(tracker)
 
 
 @dataclass(frozen=True)
@@ -191,17 +179,99 @@ class Federation:
     run: RunFolder
     engine: Engine
     server: Server
-    clients: Sequence[Client]
+    make_clients: Callable[[], Sequence[Client]]
     initial_adapter: Callable[[], Adapter]
 
+    @property
+    def clients(self) -> Sequence[Client]:
+        """The clients, in this process."""
+        return self.make_clients()
 
-def assemble(experiment: Experiment, parts: Parts, run: RunFolder, trackers: Iterable[Tracker] = ()) -> Federation:
+    def close(self) -> None:
+        if close := getattr(self.engine, "close", None):
+            close()
+
+
+MakeEngine = Callable[[Sites], Engine]
+
+
+def assemble(
+    experiment: Experiment,
+    parts: Parts,
+    run: RunFolder,
+    trackers: Iterable[Tracker] = (),
+) -> Federation:
     """Connect the parts. The caller holds the run's lock."""
-    tracker = Trackers([EventLog(run.path / "events.jsonl", time.time), *trackers])
-    clients = build_clients(experiment, parts, run)
-    engine = build("engine", experiment.engine, clients, parts.model, parts.policy, tracker)
-    server = Server(run, engine, parts.aggregator, experiment.checks, experiment.limits, tracker)
+    tracker = _tracker(run, trackers)
+    clients = cache(lambda: build_clients(experiment, parts, run))
+    sites = Sites(
+        names=tuple(sorted(experiment.clients)),
+        run=experiment.name,
+        terms=experiment.terms(),
+        tracker=tracker,
+        here=lambda: (parts.model, parts.policy, clients()),
+        elsewhere=partial(one_site, experiment, run.path),
+    )
+    engine = build("engine", experiment.engine, sites)
+    server = _server(experiment, run, engine, parts.aggregator, tracker)
     return Federation(experiment, run, engine, server, clients, lambda: parts.model.initial_adapter(experiment.seed))
+
+
+def assemble_server(
+    experiment: Experiment, run: RunFolder, make_engine: MakeEngine, trackers: Iterable[Tracker] = ()
+) -> Federation:
+    """The server alone: its clients are on other machines. The model is built only if the run has no adapter yet."""
+
+    def nobody() -> Any:
+        raise BadInput("the clients of this run are on other machines.")
+
+    tracker = _tracker(run, trackers)
+    names = tuple(sorted(experiment.clients))
+    engine = make_engine(Sites(names, experiment.name, experiment.terms(), tracker, nobody, lambda _: nobody()))
+    server = _server(experiment, run, engine, build("aggregator", experiment.aggregator), tracker)
+    return Federation(
+        experiment,
+        run,
+        engine,
+        server,
+        nobody,
+        lambda: build("model", experiment.model).initial_adapter(experiment.seed),
+    )
+
+
+def _tracker(run: RunFolder, trackers: Iterable[Tracker]) -> Tracker:
+    return Trackers([EventLog(run.path / "events.jsonl", time.time), *trackers])
+
+
+def _server(experiment: Experiment, run: RunFolder, engine: Engine, aggregator: Any, tracker: Tracker) -> Server:
+    return Server(
+        run,
+        engine,
+        aggregator,
+        experiment.checks,
+        experiment.limits,
+        tracker,
+        experiment.participation,
+        experiment.seed,
+    )
+
+
+def one_site(experiment: Experiment, folder: Path, name: str) -> Engine:
+    """An engine in which one client of the experiment is the only one, for another process.
+
+    The base model is loaded once in a process, however many clients it serves one after another.
+    """
+    alone = experiment.model_copy(update={"clients": {name: experiment.clients[name]}})
+    parts = build_parts(alone, shared_players)
+    sites = Sites(
+        names=(name,),
+        run=alone.name,
+        terms=alone.terms(),
+        tracker=Trackers([]),
+        here=lambda: (parts.model, parts.policy, build_clients(alone, parts, RunFolder(folder))),
+        elsewhere=partial(one_site, experiment, folder),
+    )
+    return LocalEngine(sites)
 
 
 @dataclass(frozen=True)
@@ -222,22 +292,32 @@ def run(
     max_minutes: float | None = None,
     trackers: Iterable[Tracker] = (),
     before: Callable[[Federation, Parts], None] = lambda *_: None,
+    make_engine: MakeEngine | None = None,
 ) -> RunResult:
-    """Run an experiment, or go on with it where it was stopped. Raises `Stopped` when `max_minutes` are over."""
+    """Run an experiment, or go on with it where it was stopped. Raises `Stopped` when `max_minutes` are over.
+
+    With `make_engine` the clients are elsewhere: nothing of theirs is built here.
+    """
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
     path = Path(runs) / experiment.name
     _same_experiment(path, experiment)
-    parts = build_parts(experiment)
-    warnings = [] if _has_begun(path) else _check_start(parts)
+    parts = None if make_engine else build_parts(experiment)
+    warnings = [] if parts is None or _has_begun(path) else check_start(parts)
     folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest())
     folder.lock()
+    federation: Federation | None = None
     try:
         if folder.manifest()["experiment"] != experiment.digest():
             folder.replace_experiment(experiment.to_yaml(), experiment.digest())
-        federation = assemble(experiment, parts, folder, trackers)
+        if parts is None:
+            assert make_engine is not None
+            federation = assemble_server(experiment, folder, make_engine, trackers)
+        else:
+            federation = assemble(experiment, parts, folder, trackers)
         for warning in warnings:
             federation.server.tracker.record("warning", **warning)
-        before(federation, parts)
+        if parts is not None:
+            before(federation, parts)
         server = federation.server
         state = server.federate(experiment.rounds, federation.initial_adapter, deadline)
         results: dict[str, Any] = {}
@@ -252,6 +332,8 @@ def run(
         draw_run(folder)
         raise
     finally:
+        if federation is not None:
+            federation.close()
         folder.unlock()
 
 
@@ -271,20 +353,6 @@ def stored_experiment(folder: RunFolder) -> Experiment:
 def _has_begun(path: Path) -> bool:
     """Whether all buffers of the run have what they begin with."""
     return (path / "manifest.json").exists() and bool(RunFolder.existing(path).last_round())
-
-
-def _check_start(parts: Parts) -> list[Mapping[str, Any]]:
-    """Find out before anything is written whether buffers can begin as asked; what to warn of, each thing once."""
-    check = getattr(parts.start, "check", None)
-    if check is None:
-        return []
-    warnings = [
-        warning
-        for client, worlds in parts.worlds.items()
-        for label, make_world in worlds.items()
-        for warning in check(client, label, make_world(), parts.model)
-    ]
-    return list({warning["message"]: warning for warning in warnings}.values())
 
 
 def _same_experiment(path: Path, experiment: Experiment) -> None:

@@ -11,7 +11,8 @@ from rich.console import Console
 from fedse.cli.console import make_console
 
 if TYPE_CHECKING:
-    from fedse.experiment import Federation, Parts
+    from fedse.experiment import Federation
+    from fedse.parts import Parts
 
 
 def run(
@@ -43,7 +44,7 @@ def run(
 
     def announce(federation: Federation, parts: Parts) -> None:
         left = experiment.rounds - (federation.run.last_round() or 0)
-        if left:
+        if left and experiment.engine.name == "local":
             _print_estimate(console, federation, parts, left)
 
     try:

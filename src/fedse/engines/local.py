@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 from pydantic import Field
 
 from fedse.adapters.packing import unpack
-from fedse.federation.client import Client
+from fedse.errors import TooLate
+from fedse.federation.sites import Sites
 from fedse.plugins import PluginOptions
-from fedse.protocols import Model, Policy, Tracker
 from fedse.rollouts.player import Episode, Player
-from fedse.types import ClientUpdate, RoundTask, Trajectory
+from fedse.types import ClientFailure, ClientUpdate, RoundTask, Trajectory
 
 
 class LocalEngine:
@@ -23,43 +25,54 @@ class LocalEngine:
         processes: int = Field(default=0, ge=0)
         """Worker processes in which worlds take their steps; 0 steps them in this one. The results are the same."""
 
-    def __init__(
-        self, clients: Sequence[Client], model: Model, policy: Policy, tracker: Tracker, processes: int = 0
-    ) -> None:
+    def __init__(self, sites: Sites, processes: int = 0) -> None:
+        model, self.policy, clients = sites.here()
         self._clients = {client.name: client for client in clients}
         self.clients = tuple(sorted(self._clients))
-        self.policy = policy
-        self.tracker = tracker
-        self.player = Player(policy, model.chat, model.context, self._episode_finished, processes)
-        self._updates: Iterator[ClientUpdate] = iter(())
+        self.tracker = sites.tracker
+        self.player = Player(self.policy, model.chat, model.context, self._episode_finished, processes)
+        self._answers: Iterator[ClientUpdate | ClientFailure] = iter(())
 
     def send(self, tasks: Mapping[str, RoundTask]) -> None:
-        self._updates = self._work(dict(tasks))
+        # What an earlier round closed without is finished first, as a slow site would.
+        self._answers = chain(self._answers, self._work(dict(tasks), time.monotonic()))
 
-    def poll(self) -> list[ClientUpdate]:
-        return [next(self._updates)]
+    def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
+        del seconds  # Nothing happens while nobody waits, so there is nothing to wait for.
+        return [next(self._answers)]
 
-    def _work(self, tasks: dict[str, RoundTask]) -> Iterator[ClientUpdate]:
+    def _work(self, tasks: dict[str, RoundTask], began: float) -> Iterator[ClientUpdate | ClientFailure]:
+        if not tasks:
+            return
         names = sorted(tasks)
         plans = {name: self._clients[name].plan(tasks[name]) for name in names}
         self.tracker.record("episodes_planned", clients={name: len(plans[name]) for name in names})
         if any(not np.array_equal(tasks[name].vector, tasks[names[0]].vector) for name in names):
             raise ValueError("the local engine plays all clients with one adapter; their tasks carry different ones")
-        played = self._play(tasks[names[0]], [episode for name in names for episode in plans[name]])
+        seconds = tasks[names[0]].seconds
+        until = None if seconds is None else began + seconds
+        try:
+            played = self._play(tasks[names[0]], [episode for name in names for episode in plans[name]], until)
+        except TooLate:
+            yield from (ClientFailure(name, tasks[name].name, TooLate.__name__) for name in names)
+            return
         for name in names:
             task = tasks[name]
+            if until is not None and time.monotonic() >= until:
+                yield ClientFailure(name, task.name, TooLate.__name__)
+                continue
             own = [trajectory for trajectory in played if trajectory.client == name]
             self.tracker.record("client_learning", client=name, round=task.round)
             # Unpacked anew for each client: nothing one client does to its arrays can reach another.
             yield self._clients[name].answer(task, unpack(task.vector, task.layout, task.config), own)
 
-    def _play(self, task: RoundTask, episodes: Sequence[Episode]) -> list[Trajectory]:
+    def _play(self, task: RoundTask, episodes: Sequence[Episode], until: float | None) -> list[Trajectory]:
         if not episodes:
             return []
         adapter = unpack(task.vector, task.layout, task.config)
         self.policy.load(adapter)
         before = replace(self.policy.usage)
-        played = self.player.play(episodes, adapter.digest())
+        played = self.player.play(episodes, adapter.digest(), until)
         usage = self.policy.usage
         self.tracker.record(
             "episodes_played",

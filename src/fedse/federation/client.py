@@ -12,6 +12,7 @@ from fedse.evaluation.metrics import score
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
 from fedse.plugins import PluginOptions
+from fedse.privacy.outgoing import Outgoing
 from fedse.protocols import Chat, Filter, Learner, Sampling, Start
 from fedse.rollouts.player import Episode
 from fedse.seeds import generator, stream
@@ -58,6 +59,7 @@ class Client:
         exploration: ExplorationOptions,
         evaluation: EvaluationOptions,
         seed: int,
+        outgoing: Outgoing,
     ) -> None:
         self.name = name
         self.worlds = worlds
@@ -70,6 +72,7 @@ class Client:
         self.exploration = exploration
         self.evaluation = evaluation
         self.seed = seed
+        self.outgoing = outgoing
         self._references = cache(self._measure_references)
 
     def plan(self, task: RoundTask) -> list[Episode]:
@@ -98,13 +101,14 @@ class Client:
         return episodes
 
     def answer(self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]) -> ClientUpdate:
-        """What leaves the site after the planned episodes were played."""
-        if task.kind == "evaluate":
-            if trajectories:
-                of_world = f"-{task.world}" if task.world else ""
-                self.journal.write(f"{task.split}-{task.round:04d}{of_world}", trajectories)
-            return ClientUpdate(self.name, task.round, None, adapter.layout, {}, {}, self._scores(task, trajectories))
-        return self.learn(task, adapter, trajectories)
+        """What leaves the site after the planned episodes were played. Nothing leaves in another way."""
+        if task.kind == "train":
+            return self.outgoing.release(self.learn(task, adapter, trajectories), task.vector)
+        if trajectories:
+            self.journal.write(task.name, trajectories)
+        scores = self._scores(task, trajectories)
+        update = ClientUpdate(self.name, task.round, None, adapter.layout, {}, {}, scores, task.name)
+        return self.outgoing.release(update, task.vector)
 
     def learn(self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]) -> ClientUpdate:
         """Filter, remember, learn, and say nothing but numbers about it."""
@@ -135,7 +139,7 @@ class Client:
             vector, metrics = pack(learned[0]), dict(learned[1])
             counts["learned_from"] = len(experience)
         return ClientUpdate(
-            self.name, task.round, vector, adapter.layout, counts, metrics, self._scores(task, trajectories)
+            self.name, task.round, vector, adapter.layout, counts, metrics, self._scores(task, trajectories), task.name
         )
 
     def begin(self) -> None:

@@ -1,0 +1,78 @@
+"""The objects of an experiment that need no run folder, and how each of them is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pydantic import ValidationError
+
+from fedse.errors import BadInput
+from fedse.plugins import Part, build
+from fedse.protocols import Model, Policy, Start
+from fedse.worlds.world import World
+
+
+@dataclass(frozen=True)
+class Parts:
+    """An experiment's objects that do not need a run folder. Building them finds out whether they can be built."""
+
+    model: Model
+    policy: Policy
+    worlds: Mapping[str, Mapping[str, Callable[[], World]]]
+    start: Start
+    learner: Any
+    aggregator: Any
+
+
+MakePlayers = Callable[[Part, Part], tuple[Model, Policy]]
+
+
+def make_players(model: Part, policy: Part) -> tuple[Model, Policy]:
+    made = build("model", model)
+    return made, build("policy", policy, made)
+
+
+_IN_USE: dict[str, tuple[Model, Policy]] = {}
+"""Model and policy of this process, for all clients it serves one after another."""
+
+
+def shared_players(model: Part, policy: Part) -> tuple[Model, Policy]:
+    wanted = repr((model, policy))
+    if wanted not in _IN_USE:
+        _IN_USE[wanted] = make_players(model, policy)
+    return _IN_USE[wanted]
+
+
+def make_worlds(client: str, worlds: Sequence[Part]) -> dict[str, Callable[[], World]]:
+    """Makers of a client's worlds by label; a second world of the same name is labelled with a number."""
+    if not worlds:
+        raise BadInput(f"clients.{client}.worlds is empty: name the worlds of this client.")
+    makers: dict[str, Callable[[], World]] = {}
+    for position, part in enumerate(worlds):
+        base = part.name.rsplit(":", 1)[-1]
+        alike = sum(label.split("#")[0] == base for label in makers)
+        label = f"{base}#{alike + 1}" if alike else base
+        maker = partial(build, "world", part)
+        try:
+            maker()
+        except ValidationError as error:
+            raise BadInput(f"clients.{client}.worlds.{position}: {error.errors()[0]['msg']}") from error
+        makers[label] = maker
+    return makers
+
+
+def check_start(parts: Parts) -> list[Mapping[str, Any]]:
+    """Find out before anything is written whether buffers can begin as asked; what to warn of, each thing once."""
+    check = getattr(parts.start, "check", None)
+    if check is None:
+        return []
+    warnings = [
+        warning
+        for client, worlds in parts.worlds.items()
+        for label, make_world in worlds.items()
+        for warning in check(client, label, make_world(), parts.model)
+    ]
+    return list({warning["message"]: warning for warning in warnings}.values())

@@ -1,0 +1,23 @@
+"""Several trackers as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fedse.protocols import Tracker
+
+
+class Trackers:
+    """Tells several trackers."""
+
+    def __init__(self, trackers: Iterable[Tracker]) -> None:
+        self.trackers = list(trackers)
+
+    def record(self, event: str, **fields: Any) -> None:
+        for tracker in list(self.trackers):
+            try:
+                tracker.record(event, **fields)
+            except Exception:
+                # Observing a run may never end it: a tracker that fails (a closed terminal) is not asked again.
+                self.trackers.remove(tracker)
