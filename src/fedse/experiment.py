@@ -42,8 +42,8 @@ def _part(kind: str, default: str) -> Any:
 class ClientOptions(PluginOptions):
     """One site."""
 
-    worlds: list[Annotated[Part, PartOf("world")]] = Field(default_factory=list)
-    """The worlds it owns, by name, each with options of its own if wanted. A site elsewhere may name them itself."""
+    worlds: list[Annotated[Part, PartOf("world")]] = Field(min_length=1)
+    """The worlds it owns, by name, each with options of its own if wanted."""
 
 
 class Experiment(PluginOptions):

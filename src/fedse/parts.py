@@ -48,8 +48,6 @@ def shared_players(model: Part, policy: Part) -> tuple[Model, Policy]:
 
 def make_worlds(client: str, worlds: Sequence[Part]) -> dict[str, Callable[[], World]]:
     """Makers of a client's worlds by label; a second world of the same name is labelled with a number."""
-    if not worlds:
-        raise BadInput(f"clients.{client}.worlds is empty: name the worlds of this client.")
     makers: dict[str, Callable[[], World]] = {}
     for position, part in enumerate(worlds):
         base = part.name.rsplit(":", 1)[-1]

@@ -63,6 +63,7 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "engine": {
         "local": "fedse.engines.local:LocalEngine",
+        "flower": "fedse.engines.flower.simulation:FlowerEngine",
     },
 }
 

@@ -181,7 +181,8 @@ def test_a_broken_client_can_be_left_out(table_experiment: Callable[..., Experim
         "west": {"worlds": [{"name": f"{__name__}:BreakingMaze", "mode": "original"}]},
     }
     result = fedse.run(
-        table_experiment(clients=clients, rounds=2, start="none", limits={"broken": "leave_out"}), tmp_path
+        table_experiment(clients=clients, rounds=2, start="none", filter="none", limits={"broken": "leave_out"}),
+        tmp_path,
     )
     assert [report["absent"] for report in reports(result.folder)] == [{"west": "LeftOut"}] * 2
     assert [report["diagnostics"]["contributed"] for report in reports(result.folder)] == [["east"]] * 2

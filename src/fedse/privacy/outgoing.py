@@ -58,6 +58,11 @@ class Outgoing:
         self._write(update, leaving)
         return update
 
+    def repeat(self, update: ClientUpdate) -> ClientUpdate:
+        """Write down that an update that was released before leaves once more."""
+        self._write(update, list(_contents(update)))
+        return update
+
     def _write(self, update: ClientUpdate, leaving: list[tuple[str, tuple[int, ...], bytes]]) -> None:
         lines = [
             {
