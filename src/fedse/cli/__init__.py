@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from fedse.cli import demo, doctor, evaluate, export, models, play, reference, run, runs, show, worlds
+from fedse.cli import demo, doctor, evaluate, export, hub, models, play, reference, run, runs, show, site, worlds
 from fedse.errors import FedseError
 
 
@@ -37,6 +37,8 @@ app.command("export")(export.export)
 app.command("play")(play.play)
 app.command("doctor")(doctor.doctor)
 app.command("reference")(reference.reference)
+app.add_typer(hub.app, name="hub")
+app.add_typer(site.app, name="site")
 app.add_typer(models.app, name="models")
 app.add_typer(runs.app, name="runs")
 app.add_typer(worlds.app, name="worlds")

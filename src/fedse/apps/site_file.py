@@ -1,0 +1,81 @@
+"""A site's own file: who it is, which hub it works with, and what it keeps for itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from fedse.errors import BadInput
+from fedse.experiment import ClientOptions, Experiment, load_experiment
+from fedse.experiment_file import explain, read_yaml
+from fedse.plugins import FilePath, Part, PartOf, PluginOptions
+
+
+class SiteOptions(PluginOptions):
+    """Keys of SITE.yaml. Paths are relative to the file."""
+
+    name: str
+    """Name of the site, as the hub knows it."""
+    hub: str = Field(pattern=r"^[^\s:]+:\d{1,5}$")
+    """Host and port of the hub."""
+    authority: FilePath
+    """Certificate of the hub's authority: a hub that cannot show a certificate of it is not talked to."""
+    key: FilePath
+    """The site's secret key, by which the hub knows it."""
+    experiment: FilePath
+    """The experiment, the same file as the hub's; the site does nothing that is not in it."""
+    folder: FilePath = Path("data")
+    """Where buffer, journal and ledger lie, for each run."""
+    worlds: list[Annotated[Part, PartOf("world")]] | None = Field(default=None, min_length=1)
+    """The site's worlds; by default those that the experiment names for it."""
+    max_megabytes: float | None = Field(default=None, gt=0)
+    """Refuse to send more than this in one update, whatever the experiment allows."""
+    settings: list[str] = Field(default_factory=list)
+    """Changes for this machine, such as model.device=cuda, as after --set. They cannot change what is sent."""
+
+
+@dataclass(frozen=True)
+class Site:
+    options: SiteOptions
+    experiment: Experiment
+    terms: str
+    """Digest of the experiment before this machine's own settings; the hub's must be the same."""
+
+    @property
+    def name(self) -> str:
+        return self.options.name
+
+    @property
+    def run_folder(self) -> Path:
+        return self.options.folder / self.experiment.name
+
+
+def load_site(path: Path) -> Site:
+    content, places = read_yaml(path)
+    try:
+        options = SiteOptions.model_validate(content)
+    except ValidationError as error:
+        raise BadInput(explain(error, SiteOptions, places)) from error
+    here = path.resolve().parent
+    files = {name: here / getattr(options, name) for name in ("authority", "key", "experiment", "folder")}
+    options = options.model_copy(update=files)
+    for name in ("authority", "key"):
+        if not files[name].is_file():
+            raise BadInput(f"{path}: {name}: there is no file {files[name]}; it is part of the kit that the hub made.")
+    common = load_experiment(options.experiment)
+    own = load_experiment(options.experiment, options.settings)
+    if options.name not in common.clients and options.worlds is None:
+        raise BadInput(
+            f"{path}: the experiment {options.experiment} has no client '{options.name}', and the file names no worlds."
+        )
+    if own.name != common.name or own.sharing != common.sharing:
+        raise BadInput(f"{path}: settings may not change name or sharing: they are agreed with the hub.")
+    worlds = options.worlds or own.clients[options.name].worlds
+    update = {"clients": {options.name: ClientOptions(worlds=worlds)}}
+    if options.max_megabytes is not None:
+        least = min(options.max_megabytes, own.sharing.max_megabytes or options.max_megabytes)
+        update["sharing"] = own.sharing.model_copy(update={"max_megabytes": least})  # type: ignore[assignment]
+    return Site(options, own.model_copy(update=update), common.terms())
