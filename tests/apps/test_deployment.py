@@ -129,7 +129,6 @@ def fence(tmp_path: Path) -> Iterator[tuple[Deployment, bool]]:
         proxy = None
         if nginx:
             line = [nginx, "-p", str(d.hub), "-c", str(d.hub / "nginx.conf"), "-g", "daemon off;"]
-            (d.hub / "nginx-temp").mkdir(exist_ok=True)
             proxy = subprocess.Popen(line)
         yield d, proxy is not None
         if proxy:

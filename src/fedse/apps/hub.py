@@ -48,17 +48,26 @@ def run_hub(
             f"{file} has clients that are no sites of this hub ({', '.join(missing)}): add them with "
             f"`fedse hub init {hub.path} --site {missing[0]} ...`."
         )
-    _wait_until_free(hub, say)
-    with _superlink(hub) as superlink:
-        _wait_until_up(hub, superlink)
-        _register(hub)
-        say(f"the hub is open; waiting for {', '.join(sorted(experiment.clients))}")
+    with open_hub(hub, say) as superlink:
+        say(f"waiting for {', '.join(sorted(experiment.clients))}")
         outcome = hub.home / "outcome.json"
         outcome.unlink(missing_ok=True)
         events = runs / experiment.name / "events.jsonl"
         follower = Follower(events, trackers)
         _submit(hub, file, settings, runs, outcome)
         return _watch(hub, superlink, outcome, follower)
+
+
+@contextmanager
+def open_hub(hub: HubFolder, say: Say) -> Iterator[subprocess.Popen[bytes]]:
+    """Flower's server, reachable from this machine only, that knows the keys of the sites."""
+    prepare("fedse hub")
+    _wait_until_free(hub, say)
+    with _superlink(hub) as superlink:
+        _wait_until_up(hub, superlink)
+        _register(hub)
+        say("the hub is open")
+        yield superlink
 
 
 @contextmanager

@@ -64,6 +64,7 @@ class HubFolder:
             with atomic.explained(path):
                 write_authority(path / "certificates", options.address.rsplit(":", 1)[0])
                 shutil.copytree(BUNDLE, path / "bundle")
+                (path / "nginx-temp").mkdir()
                 atomic.write_text(path / "nginx.conf", nginx_configuration(path.resolve(), options))
                 atomic.write_text(path / "flower/config.toml", _flower_configuration(path.resolve(), options))
                 atomic.write_text(path / "hub.yaml", to_yaml(options.model_dump()))
@@ -141,6 +142,9 @@ http {{
             proxy_ssl_verify on;
             proxy_ssl_name localhost;
             proxy_read_timeout 120s;
+            # Nothing of the sites is written to the proxy's disk.
+            proxy_request_buffering off;
+            proxy_buffering off;
         }}
     }}
 }}

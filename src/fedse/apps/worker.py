@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection, Listener
@@ -67,8 +68,9 @@ class Worker:
             task = read_task(parcel)
             self._check(parcel)
             self._say(f"{task.name}: begins")
+            began = time.monotonic()
             answer = self._carried_out(task)
-            self._say(f"{task.name}: {_in_words(answer)}")
+            self._say(f"{task.name}: {_in_words(answer)} in {time.monotonic() - began:.2f} s")
             return pack_answer(answer)
         except Exception as error:
             said = str(error) if isinstance(error, FedseError) else "".join(traceback.format_exception(error))
@@ -106,5 +108,5 @@ def _in_words(answer: Answer) -> str:
     if isinstance(answer, ClientFailure):
         return f"given up ({answer.kind})"
     if answer.encoded is None:
-        return "answered, without an adapter"
-    return f"answered, adapter of {answer.encoded.array.nbytes / 1e6:.3f} MB"
+        return "answered without an adapter"
+    return f"answered with an adapter of {answer.encoded.array.nbytes / 1e6:.3f} MB"

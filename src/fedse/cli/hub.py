@@ -80,3 +80,24 @@ def run(
         raise typer.Exit(130) from None
     say(f"Run: {result['folder']}   (fedse show {result['folder']})")
     say(f"Adapter: {result['adapter']}")
+
+
+@app.command("open")
+def open_(hub: FOLDER = Path("hub")) -> None:
+    """Open the hub without a run, for people who submit runs with `flwr run` themselves. Ctrl-C closes it."""
+    from fedse.apps.hub import HubFailed, open_hub
+    from fedse.apps.hub_folder import HubFolder
+
+    folder = HubFolder.existing(hub)
+    console = make_console()
+
+    def say(text: str) -> None:
+        console.print(text, soft_wrap=True, markup=False, highlight=False)
+
+    try:
+        with open_hub(folder, say) as superlink:
+            say(f"submit a run: FLWR_HOME={folder.home} flwr run {folder.path}/bundle hub -c 'experiment=\"FILE\"'")
+            superlink.wait()
+            raise HubFailed(f"Flower's server ended; {folder.home}/superlink.log says why.")
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
