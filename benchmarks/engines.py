@@ -2,7 +2,7 @@
 
     python benchmarks/engines.py transport --engine local|flower|deployment --clients 8 --megabytes 20
     python benchmarks/engines.py round          a site's rounds with nano: what is work and what is not
-    python benchmarks/engines.py many           a simulation of 1,000 clients, 5 % of them in each round
+    python benchmarks/engines.py many           a simulation of 1,000 clients with adapters of nano's size, 5 % in each round
 
 Adapters are random and different for each client and round: Flower keeps equal pieces of content once, so that constant
 arrays look far too fast.
@@ -33,6 +33,8 @@ from fedse.seeds import generator
 from fedse.types import Adapter, Trajectory
 
 HERE = Path(__file__).parent
+NANO_MEGABYTES = 0.44
+"""Size of an adapter of the model nano."""
 FEDSE = [sys.executable, "-m", "fedse"]
 
 
@@ -116,7 +118,7 @@ def _megabytes(pid: int) -> float:
 
 def environment() -> dict[str, str]:
     paths = os.pathsep.join([str(HERE), str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
 
 
 def transport(engine: str, clients: int, megabytes: float, rounds: int) -> None:
@@ -230,12 +232,8 @@ print(time.time() - began, time.process_time() - used)
 
 def many(clients: int, rounds: int) -> None:
     folder = Path(tempfile.mkdtemp(prefix="fedse-benchmark-"))
-    content = experiment(clients, 1, rounds)
-    content.update(model="nano", policy="transformer", learner="engines:Noise")
-    content["clients"] = {name: {"worlds": [{"name": "maze"}]} for name in content["clients"]}
-    content.update(
-        engine="flower", participation={"share": 0.05}, evaluation={"tasks": 1, "between": 0, "test_tasks": 0}
-    )
+    content = experiment(clients, NANO_MEGABYTES, rounds)
+    content.update(engine="flower", participation={"share": 0.05})
     (folder / "experiment.yaml").write_text(yaml.safe_dump(content))
     memory = Memory(os.getpid())
     # The rounds alone: the evaluation after the last one would ask all clients.
@@ -256,7 +254,7 @@ finally:
         reports = [json.loads(path.read_text()) for path in sorted(folder.glob("runs/*/rounds/*/report.json"))]
         seconds = [report["seconds"] for report in reports]
         print(
-            f"{clients} clients, {[len(report['clients']) for report in reports]} in each round, nano: "
+            f"{clients} clients, {[len(report['clients']) for report in reports]} in each round, adapters of nano's size: "
             f"{seconds[0]:.1f} s for the first round, {statistics.median(seconds[1:]):.1f} s for the later ones, "
             f"{memory.stop() / 1e3:.1f} GB"
         )

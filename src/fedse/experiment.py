@@ -210,7 +210,7 @@ def assemble(
         terms=experiment.terms(),
         tracker=tracker,
         here=lambda: (parts.model, parts.policy, clients()),
-        elsewhere=partial(one_site, experiment, run.path),
+        elsewhere=partial(one_site, experiment, run.path.resolve()),
     )
     engine = build("engine", experiment.engine, sites)
     server = _server(experiment, run, engine, parts.aggregator, tracker)

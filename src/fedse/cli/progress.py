@@ -140,11 +140,11 @@ class Progress:
         seconds: float,
         refused: dict[str, str],
         contributed: list[str],
-        absent: dict[str, str],
-        late: int,
+        absent: dict[str, str] | None = None,
+        late: int = 0,
     ) -> None:
         self._times.append(seconds)
-        for client, reason in absent.items():
+        for client, reason in (absent or {}).items():
             self.console.print(f"round {round}: no answer of {client} ({reason})", soft_wrap=True)
         if late:
             self.console.print(f"round {round}: {late} updates of earlier rounds came too late and were dropped")
