@@ -20,7 +20,7 @@ from fedse.apps.worker import Worker
 from fedse.cli import app
 from fedse.engines.flower.wire import Parcel, pack_task
 from fedse.errors import BadInput
-from fedse.experiment import load_experiment
+from fedse.experiment import build_parts, load_experiment
 from fedse.types import RoundTask
 
 EXPERIMENT = """
@@ -124,6 +124,8 @@ def test_the_hub_needs_no_world_and_agrees_with_its_sites(kit: Path, tmp_path: P
     private = EXPERIMENT.replace("{name: maze, mode: original}", "{name: 'not_installed_here:PrivateWorld'}")
     file.write_text(private)
     hub = load_for_hub(file)
+    with pytest.raises(BadInput, match="on the machines of its sites"):
+        build_parts(hub)
     assert set(hub.clients) == {"east", "west"} and "not_installed_here" not in hub.to_yaml()
     assert hub.terms() == load_site(kit / "site.yaml").terms == load_experiment(kit / "experiment.yaml").terms()
     file.write_text(private.replace("tasks: 2", "tasks: 3"))

@@ -56,6 +56,9 @@ def test_the_ten_commands_and_flwr_run_reach_the_adapter_of_the_local_engine(tmp
         wait_for(lambda: "Adapter: " in (tmp_path / "said").read_text(), 200, "the run")
         local = fedse.run(fedse.load_experiment(tmp_path / "experiment.yaml"), tmp_path / "local").adapter.digest()
         assert f"Adapter: {local}" in (tmp_path / "said").read_text()
+        line = ["fedse", "eval", "runs/three"]
+        refused = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        assert refused.returncode == 2 and "on the machines of its sites" in refused.stderr
         by_hand(tmp_path, environment)
         other = fedse.runs.folder.RunFolder.existing(tmp_path / "other/three")
         assert other.digest_of(2) == local

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 from fedse.errors import BadInput
-from fedse.types import Split, Task
-from fedse.worlds.world import Turn, World
+from fedse.worlds.world import World
 
 
 class Elsewhere(World):
-    """Stands in the hub's copy of an experiment for worlds that only their site knows."""
+    """Stands in the hub's copy of an experiment for worlds that only their site knows. Nobody can play it."""
 
     name = "elsewhere"
     version = 1
 
-    def tasks(self, split: Split) -> Sequence[Task]:
-        del split
-        return []
-
-    def begin(self, task: str) -> str:
-        raise BadInput(f"task '{task}' is of a world on another machine: it can be played at its site only.")
-
-    def act(self, action: str) -> Turn:
-        raise BadInput(f"the action '{action}' is for a world on another machine.")
+    def __init__(self, **options: Any) -> None:
+        del options
+        raise BadInput("the worlds of this run are on the machines of its sites, and can be played there only.")

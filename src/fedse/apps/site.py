@@ -96,7 +96,11 @@ def _supervise(site: Site, address: Path, say: Say) -> None:
             os._exit(1)
         say(f"Flower's SuperNode {outcome} (code {code}); starting it again in {AGAIN:.0f} s (see {_log(site)})")
         time.sleep(AGAIN)
-        wait_for_hub(site, say)
+        try:
+            wait_for_hub(site, say)
+        except Refused as error:
+            say(str(error))
+            os._exit(1)
 
 
 def _connect(site: Site, address: Path) -> tuple[int, _Outcome]:
