@@ -24,8 +24,10 @@ import torch
 
 from fedse.models.nano import Nano
 from fedse.plugins import resolve
-from fedse.policies.network_decoder import NetworkDecoder
-from fedse.policies.transformer import Decoder, TransformerPolicy
+from fedse.policies.decoder import Decoder
+from fedse.policies.network_forward import NetworkForward
+from fedse.policies.stepwise import StepwiseDecoder
+from fedse.policies.transformer import TransformerPolicy
 from fedse.protocols import Policy, Reply, Sampling, Usage
 from fedse.rollouts.player import Episode, Player
 from fedse.types import Adapter, Purpose, Trajectory
@@ -75,7 +77,7 @@ class Naive:
 
 class ThroughTransformers(TransformerPolicy):
     def make_decoder(self) -> Decoder:
-        return NetworkDecoder(self.model.network)
+        return StepwiseDecoder(self.model, self.slots, NetworkForward(self.model.network))
 
 
 def timed(policy: Policy, model: Nano, episodes: list[Episode]) -> tuple[list[Trajectory], float]:

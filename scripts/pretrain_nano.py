@@ -3,11 +3,12 @@
     python scripts/pretrain_nano.py corpus build/nano           # worlds -> tokenizer and token ids (needs fedse, no GPU)
     python scripts/pretrain_nano.py train build/nano OUT        # token ids -> model (needs torch and transformers only)
 
-The corpus is imperfect play by a player whose attention fades. In the first turns of an episode (`SPAN`) the expert of the
-world acts with probability `ATTENTIVE`, later with probability `TIRED`; otherwise the action is one that the world's
-thoughtless policy would take, under a thought that says so. A model trained on it knows rules, observations and replies and
-has seen good moves everywhere, but carries only the shortest tasks to their end: the rest is up to its own experience.
-Training tasks only, of another pool than the one experiments explore (pools overlap: see docs/models.md).
+The corpus is imperfect play by a player whose attention fades. While attentive it acts as the expert of the world; each
+turn it may lose its attention, rarely in the first turns (`SPAN`), more often than not later, and then mostly goes on with
+what the world's thoughtless policy would do, under a thought that says so. A model trained on it knows rules, observations
+and replies and has seen good moves everywhere, but carries only the shortest tasks to their end: the rest is up to its own
+experience. In all worlds it is the same lapse, so that what one site unlearns may help another.
+Training tasks only, and of another pool than the one experiments explore.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import hashlib
 import json
 import multiprocessing
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -36,18 +38,30 @@ BABYAI_LEVELS = [
 ]
 BRIEF = {"rules": "brief", "observation_length": "brief", "pool": 1}
 WORLDS: dict[str, dict[str, Any]] = {
-    "maze": {**BRIEF, "train_tasks": 6000, "longest": 8, "turn_limit": 12},
-    "wordle": {**BRIEF, "train_tasks": 20_000, "candidates": 10, "guesses": 4},
-    "textcraft": {**BRIEF, "train_tasks": 4000, "deepest": 3, "turn_limit": 12},
-    "babyai": {**BRIEF, "train_tasks": 1500, "longest": 7, "turn_limit": 12, "levels": BABYAI_LEVELS},
-    "webshop": {**BRIEF, "train_tasks": 600, "turn_limit": 8},
+    "maze": {**BRIEF, "train_tasks": 6000, "longest": 8, "turn_limit": 8},
+    "wordle": {
+        **BRIEF,
+        "train_tasks": 20_000,
+        "candidates": 10,
+        "guesses": 4,
+        "spelling": "letters",
+        "feedback": "words",
+    },
+    "textcraft": {**BRIEF, "train_tasks": 4000, "deepest": 3, "turn_limit": 7},
+    "babyai": {**BRIEF, "train_tasks": 1500, "longest": 7, "turn_limit": 7, "levels": BABYAI_LEVELS},
+    "webshop": {**BRIEF, "train_tasks": 600, "turn_limit": 6},
 }
-EPISODES = {"maze": 10_000, "wordle": 20_000, "textcraft": 10_000, "babyai": 10_000, "webshop": 10_000}
-SPAN = {"maze": 2, "wordle": 4, "textcraft": 5, "babyai": 3, "webshop": 5}
-ATTENTIVE, TIRED = 0.75, 0.3
-CARELESS = "I will just try something."
+EPISODES = {"maze": 15_000, "wordle": 40_000, "textcraft": 20_000, "babyai": 15_000, "webshop": 20_000}
+SPAN = {"maze": 2, "wordle": 3, "textcraft": 2, "babyai": 2, "webshop": 4}
+LAPSES_EARLY, LAPSES_LATE, RECOVERS = 0.1, 0.6, 0.1
+"""Chance per turn that the player loses its attention within and after the span, and that it finds it again."""
+CAREFUL, CARELESS = "Let me look closely.", "I will just try something."
+"""How a thought begins, and all there is of a careless one: one word decides, the same in all worlds."""
 SLIPS = 0.1
 """Share of careless actions with a letter missing, so that the model has seen what worlds answer to a wrong action."""
+OTHER_WORDS = 0.6
+"""Share of episodes in which the words that the agent repeats are made up."""
+WORD = r"\b[a-z]{3,}\b"
 MADE_UP_WORDS = 20_000
 SYLLABLES = (
     "b bl br c ch cl cr d dr f fl fr g gl gr h j k l m n p pl pr qu r s sc sh sk sl sm sn sp st sw t th tr tw v w",
@@ -56,15 +70,9 @@ SYLLABLES = (
 )
 """What the words begin with, what stands in the middle, how they end."""
 SPECIALS = ["<|pad|>", "<|end|>", "<|user|>", "<|agent|>"]
-TEMPLATE = (
-    "{% for message in messages %}"
-    "{{ '<|user|>' if message['role'] == 'user' else '<|agent|>' }}{{ message['content'] }}<|end|>"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}<|agent|>{% endif %}"
-)
 WIDTH, INNER, LAYERS, HEADS, KEY_HEADS = 192, 512, 4, 6, 2
-STEPS, ROWS, RATE, WARM_UP = 9000, 16, 2e-3, 200
-WORLD_TEXT = 0.5
+STEPS, ROWS, RATE, WARM_UP = 20_000, 16, 2e-3, 200
+WORLD_TEXT = 1.0
 """Weight of the loss on what the world says, beside 1 for what the agent says."""
 
 
@@ -122,10 +130,13 @@ def conversation(world: Any, name: str, number: int) -> list[str]:
     tasks = world.tasks("train")
     observation, _ = world.reset(options={"task": tasks[int(random.integers(len(tasks)))].id})
     said = [world.rules]
+    attentive = True
     while True:
-        attention = ATTENTIVE if len(said) // 2 < SPAN[name] else TIRED
-        if random.random() < attention:
+        lapses = LAPSES_EARLY if len(said) // 2 < SPAN[name] else LAPSES_LATE
+        attentive = random.random() >= lapses if attentive else random.random() < RECOVERS
+        if attentive:
             thought, action = world.expert()
+            thought = f"{CAREFUL} {thought}"
         else:
             thought, action = CARELESS, world.trivial(random.random())
             if random.random() < SLIPS:
@@ -134,7 +145,23 @@ def conversation(world: Any, name: str, number: int) -> list[str]:
         said += [observation, compose(thought, action)]
         observation, _, terminated, truncated, _ = world.step(action)
         if terminated or truncated:
-            return said
+            spelling_matters = name == "wordle"
+            return said if spelling_matters or random.random() >= OTHER_WORDS else with_other_words(said, random)
+
+
+def with_other_words(said: list[str], random: np.random.Generator) -> list[str]:
+    """The same episode with made-up words for those the agent repeats: to play it, one has to copy what one reads."""
+    read = set(re.findall(WORD, " ".join(said[1::2])))
+    told = set(re.findall(WORD, " ".join(said[2::2])))
+    names = sorted((read & told) - set(re.findall(WORD, said[0])))
+    begin, middle, end = (pieces.split() for pieces in SYLLABLES)
+    other = {name: "".join(random.choice(pieces) for pieces in (begin, middle, end)) for name in names}
+
+    def replaced(found: re.Match[str]) -> str:
+        word = other.get(found[0].lower(), found[0])
+        return word.capitalize() if found[0][0].isupper() else word
+
+    return [said[0], *(re.sub(r"\b[A-Za-z][a-z]{2,}\b", replaced, text) for text in said[1:])]
 
 
 def made_up_words() -> list[str]:
@@ -159,6 +186,8 @@ def made_up_words() -> list[str]:
 def train_tokenizer(texts: list[str]) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
+
+    from fedse.models.tiny import TEMPLATE
 
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.Sequence(

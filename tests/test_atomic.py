@@ -56,6 +56,18 @@ def test_a_folder_whose_writing_is_interrupted_leaves_the_old_one(tmp_path: Path
     assert (path / "x").read_text() == "old"
 
 
+def test_an_old_folder_that_a_killed_process_had_moved_aside_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "round"
+    aside = tmp_path / ".round.old.part"
+    aside.mkdir()
+    (aside / "x").write_text("old")
+    with pytest.raises(ValueError), new_folder(path) as folder:
+        (folder / "x").write_text("new")
+        raise ValueError
+    assert _names(tmp_path) == ["round", "round/x"]
+    assert (path / "x").read_text() == "old"
+
+
 def test_a_folder_replaces_the_old_one_and_what_a_killed_process_left(tmp_path: Path) -> None:
     path = tmp_path / "round"
     path.mkdir()

@@ -69,6 +69,15 @@ def test_recipes_are_valid() -> None:
         load_experiment(recipe)
 
 
+def test_sweeps_are_valid(tmp_path: Path) -> None:
+    from fedse.sweeps.grid import cells, read_sweep
+
+    recipes = sorted((ROOT / "recipes" / "sweeps").glob("*.yaml"))
+    assert recipes
+    for recipe in recipes:
+        assert len(cells(*read_sweep(recipe), tmp_path)) > 10
+
+
 def test_the_readmes_experiment_is_valid(tmp_path: Path) -> None:
     from fedse import load_experiment
 

@@ -79,7 +79,7 @@ def test_a_class_of_ones_own_is_built_with_its_options(tmp_path: Path, monkeypat
         "class Mine:\n    def __init__(self, need, size=1): self.size = size\n    def keep(self, items): return items"
     )
     _module(tmp_path, monkeypatch, "own_plugin_1", source)
-    made = build("filter", Part(name="own_plugin_1:Mine", options={"size": 7}), "something")
+    made = build("filter", Part(kind="filter", name="own_plugin_1:Mine", options={"size": 7}), "something")
     assert made.size == 7
 
 
@@ -136,3 +136,19 @@ def test_a_path_in_two_places_is_refused() -> None:
     assert choice.validate_python({"name": "./a", "path": "./a"}).options["path"] == "./a"
     with pytest.raises(ValidationError, match="both given as the path"):
         choice.validate_python({"name": "./a", "path": "./b"})
+
+
+def test_operational_options_are_named_by_real_fields_and_do_not_change_identity() -> None:
+    for kind, names in KNOWN.items():
+        for name in names:
+            options = options_of(kind, name)
+            assert getattr(options, "operational", frozenset()) <= options.model_fields.keys(), name
+    slow, quick = (
+        Part(kind="engine", name="local", options={"processes": processes}).identity() for processes in (0, 4)
+    )
+    assert slow == quick == {"name": "local"}
+    assert {"device", "threads", "slots", "micro_batch"}.isdisjoint(
+        options_of("model", "tiny").operational
+        | options_of("policy", "transformer").operational
+        | options_of("learner", "imitation").operational
+    ), "these change how sums are rounded"

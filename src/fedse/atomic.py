@@ -58,22 +58,42 @@ def new_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yields a temporary folder; it takes the name `path` when the block ends, in place of what was there."""
+    """Yields a temporary folder; it takes the name `path` when the block ends, in place of what was there.
+
+    Killed at the worst moment there is no `path`, but never a part of the old or the new one.
+    """
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.part")
-        shutil.rmtree(temporary, ignore_errors=True)
+        take_back(path)
+        temporary, old = _scraps(path)
         temporary.mkdir()
         try:
             yield temporary
             for file in [*temporary.rglob("*"), temporary]:
                 _flush(file)
-            shutil.rmtree(path, ignore_errors=True)
+            if path.is_dir() and not path.is_symlink():
+                # Removing takes a while, and a folder that is half removed may look whole.
+                path.replace(old)
             temporary.replace(path)
+            _flush_folder(path.parent)
         except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
+            take_back(path)
             raise
-        _flush_folder(path.parent)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def take_back(path: Path) -> None:
+    """Undo what a killed `new_folder` left: the old folder gets its name back if it had lost it, scraps are removed."""
+    temporary, old = _scraps(path)
+    if old.exists() and not path.exists():
+        old.replace(path)
+    for scraps in (temporary, old):
+        shutil.rmtree(scraps, ignore_errors=True)
+
+
+def _scraps(path: Path) -> tuple[Path, Path]:
+    """Where a new folder is made, and where the old one waits for its end."""
+    return path.with_name(f".{path.name}.part"), path.with_name(f".{path.name}.old.part")
 
 
 def _flush(path: Path) -> None:

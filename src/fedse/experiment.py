@@ -1,144 +1,49 @@
-"""The experiment file as an object, and the place where its names become a running federation."""
+"""The place where the names of an experiment become a running federation."""
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, ValidationError, field_validator
-
+from fedse.adapters.own import OwnAdapters
+from fedse.adapters.plan import plan_of
+from fedse.adapters.private import PrivatePart
 from fedse.engines.local import LocalEngine
 from fedse.errors import BadInput, RunConflict, Stopped
 from fedse.evaluation.plot import draw_run
-from fedse.experience.buffer import Buffer, BufferOptions
+from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
-from fedse.experiment_file import explain, override, read_yaml, to_yaml
-from fedse.federation.checks import CheckOptions
-from fedse.federation.client import Client, EvaluationOptions, ExplorationOptions
-from fedse.federation.exchange import ParticipationOptions
-from fedse.federation.server import LimitOptions, Server
+from fedse.experiment_file import differences
+from fedse.experiment_options import Experiment, load_experiment
+from fedse.federation.client import Client
+from fedse.federation.server import Server
 from fedse.federation.sites import Sites
 from fedse.parts import MakePlayers, Parts, check_start, make_players, make_worlds, shared_players
-from fedse.plugins import Part, PartOf, PluginOptions, build
-from fedse.privacy.outgoing import Outgoing, SharingOptions
+from fedse.plugins import build
+from fedse.privacy.outgoing import Outgoing
 from fedse.protocols import Engine, Tracker
 from fedse.runs.folder import EventLog, RunFolder
 from fedse.runs.trackers import Trackers
 from fedse.types import Adapter, Split
 
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
-
-
-def _part(kind: str, default: str) -> Any:
-    """The default of a slot: a plug-in with all its own defaults."""
-    return Field(default_factory=lambda: PartOf(kind).default_part(default))
-
-
-class ClientOptions(PluginOptions):
-    """One site."""
-
-    worlds: list[Annotated[Part, PartOf("world")]] = Field(min_length=1)
-    """The worlds it owns, by name, each with options of its own if wanted."""
-
-
-class Experiment(PluginOptions):
-    """A whole experiment. Where the paper names a value, it is the default."""
-
-    name: str = Field(pattern=_NAME)
-    """Name of the run; its folder is runs/NAME."""
-    seed: int = Field(default=0, ge=0)
-    """Seed of everything that is drawn: tasks, sampling, order of training, initial adapter."""
-    rounds: int = Field(default=20, ge=0)
-    """Federated rounds."""
-    model: Annotated[Part, PartOf("model")]
-    """The frozen base model that all clients share."""
-    clients: dict[str, ClientOptions] = Field(min_length=1)
-    """The sites, by name."""
-    start: Annotated[Part, PartOf("start", "demonstrations")] = _part("start", "demonstrations")
-    """What buffers begin with."""
-    exploration: ExplorationOptions = ExplorationOptions()
-    """How clients look for new experience."""
-    filter: Annotated[Part, PartOf("filter", "success")] = _part("filter", "success")
-    """Which trajectories are remembered."""
-    buffer: BufferOptions = BufferOptions()
-    """How they are remembered."""
-    learner: Annotated[Part, PartOf("learner", "imitation")] = _part("learner", "imitation")
-    """How an adapter is fitted to the buffer."""
-    aggregator: Annotated[Part, PartOf("aggregator", "mean")] = _part("aggregator", "mean")
-    """How the adapters of the clients become one."""
-    checks: CheckOptions = CheckOptions()
-    """Bounds an update has to keep."""
-    evaluation: EvaluationOptions = EvaluationOptions()
-    """How adapters are measured."""
-    policy: Annotated[Part, PartOf("policy", "transformer")] = _part("policy", "transformer")
-    """How replies are generated."""
-    sharing: SharingOptions = SharingOptions()
-    """What a client sends."""
-    participation: ParticipationOptions = ParticipationOptions()
-    """Who takes part in a round and how long it waits."""
-    engine: Annotated[Part, PartOf("engine", "local")] = _part("engine", "local")
-    """How tasks reach the clients."""
-    limits: LimitOptions = LimitOptions()
-    """When to give up."""
-
-    @field_validator("clients")
-    @classmethod
-    def _names_are_folders(cls, clients: dict[str, ClientOptions]) -> dict[str, ClientOptions]:
-        import re
-
-        for name in clients:
-            if not re.fullmatch(_NAME, name):
-                raise ValueError(
-                    f"the client name {name!r} may hold letters, digits, '.', '_' and '-' only, at most 100 of them"
-                )
-        return clients
-
-    def to_yaml(self) -> str:
-        return to_yaml(self.model_dump(mode="json"))
-
-    def digest(self) -> str:
-        return hashlib.sha256(self.to_yaml().encode()).hexdigest()
-
-    def terms(self) -> str:
-        """Digest of what server and sites must agree on, wherever they run."""
-        return hashlib.sha256(to_yaml(self.model_dump(mode="json", include=set(TERMS))).encode()).hexdigest()
-
-
-TERMS = (
-    "name",
-    "seed",
-    "model",
-    "start",
-    "exploration",
-    "filter",
-    "buffer",
-    "learner",
-    "evaluation",
-    "policy",
-    "sharing",
-)
-"""Keys on which a client's result depends, except for its worlds, which are its own business."""
-
-
-def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experiment:
-    """Read a file, apply `a.b=c` settings, check everything. Raises `BadInput` with all problems it finds."""
-    content, places = read_yaml(Path(path))
-    override(content, settings, places)
-    try:
-        return Experiment.model_validate(content)
-    except ValidationError as error:
-        raise BadInput(explain(error, Experiment, places)) from error
+__all__ = ["Experiment", "load_experiment", "open_run", "run", "stored_experiment"]
 
 
 def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> Parts:
     """Everything but the clients. `players` makes model and policy; by default they are made anew."""
-    worlds = {name: make_worlds(name, options.worlds) for name, options in experiment.clients.items()}
+    worlds = {
+        name: make_worlds(name, dict(zip(options.labels(), options.worlds, strict=True)))
+        for name, options in experiment.clients.items()
+    }
     model, policy = players(experiment.model, experiment.policy)
+    if experiment.personal.rank and not hasattr(model, "network"):
+        raise BadInput(
+            f"personal.rank: the model '{experiment.model.name}' has no LoRA adapter to put another beside: leave it at 0."
+        )
     return Parts(
         model=model,
         policy=policy,
@@ -149,11 +54,12 @@ def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> 
     )
 
 
-def build_clients(experiment: Experiment, parts: Parts, run: RunFolder) -> list[Client]:
+def build_clients(experiment: Experiment, parts: Parts, run: RunFolder, only: str = "") -> list[Client]:
+    """The clients of an experiment, or one of them."""
     return [
         Client(
             name=name,
-            worlds=parts.worlds[name],
+            worlds={label: parts.worlds[origin.client][origin.label] for label, origin in origins.items()},
             chat=parts.model.chat,
             start=parts.start,
             filter=build("filter", experiment.filter),
@@ -162,12 +68,19 @@ def build_clients(experiment: Experiment, parts: Parts, run: RunFolder) -> list[
             ),
             journal=Journal(run.client_folder(name) / "episodes"),
             learner=parts.learner,
-            exploration=experiment.exploration,
+            exploration=experiment.exploration if experiment.exploring else None,
             evaluation=experiment.evaluation,
             seed=experiment.seed,
-            outgoing=Outgoing(run.client_folder(name) / "ledger.jsonl", experiment.sharing),
+            outgoing=Outgoing(run.client_folder(name) / "ledger.jsonl", experiment.sending),
+            plan=plan_of(parts.aggregator),
+            private_part=PrivatePart(run.client_folder(name) / "private"),
+            personal=experiment.personal,
+            own=OwnAdapters(run.client_folder(name) / "adapters") if experiment.sharing == "none" else None,
+            origins=origins,
+            learns=all(experiment.clients[origin.client].learns for origin in origins.values()),
         )
-        for name in sorted(experiment.clients)
+        for name, origins in experiment.holdings().items()
+        if only in ("", name)
     ]
 
 
@@ -205,9 +118,10 @@ def assemble(
     tracker = _tracker(run, trackers)
     clients = cache(lambda: build_clients(experiment, parts, run))
     sites = Sites(
-        names=tuple(sorted(experiment.clients)),
+        names=tuple(sorted(experiment.holdings())),
         run=experiment.name,
         terms=experiment.terms(),
+        plan=plan_of(parts.aggregator),
         tracker=tracker,
         here=lambda: (parts.model, parts.policy, clients()),
         elsewhere=partial(one_site, experiment, run.path.resolve()),
@@ -226,9 +140,18 @@ def assemble_server(
         raise BadInput("the clients of this run are on other machines.")
 
     tracker = _tracker(run, trackers)
-    names = tuple(sorted(experiment.clients))
-    engine = make_engine(Sites(names, experiment.name, experiment.terms(), tracker, nobody, lambda _: nobody()))
-    server = _server(experiment, run, engine, build("aggregator", experiment.aggregator), tracker)
+    aggregator = build("aggregator", experiment.aggregator)
+    sites = Sites(
+        names=tuple(sorted(experiment.holdings())),
+        run=experiment.name,
+        terms=experiment.terms(),
+        plan=plan_of(aggregator),
+        tracker=tracker,
+        here=nobody,
+        elsewhere=lambda _: nobody(),
+    )
+    engine = make_engine(sites)
+    server = _server(experiment, run, engine, aggregator, tracker)
     return Federation(
         experiment,
         run,
@@ -261,14 +184,16 @@ def one_site(experiment: Experiment, folder: Path, name: str) -> Engine:
 
     The base model is loaded once in a process, however many clients it serves one after another.
     """
-    alone = experiment.model_copy(update={"clients": {name: experiment.clients[name]}})
+    held = {origin.client: experiment.clients[origin.client] for origin in experiment.holdings()[name].values()}
+    alone = experiment.model_copy(update={"clients": held})
     parts = build_parts(alone, shared_players)
     sites = Sites(
         names=(name,),
         run=alone.name,
         terms=alone.terms(),
+        plan=plan_of(parts.aggregator),
         tracker=Trackers([]),
-        here=lambda: (parts.model, parts.policy, build_clients(alone, parts, RunFolder(folder))),
+        here=lambda: (parts.model, parts.policy, build_clients(alone, parts, RunFolder(folder), name)),
         elsewhere=partial(one_site, experiment, folder),
     )
     return LocalEngine(sites)
@@ -280,6 +205,7 @@ class RunResult:
 
     folder: Path
     adapter: Adapter
+    """The shared one. Where clients share nothing it is the beginning, and theirs are in clients/NAME/adapters."""
     validation: Mapping[str, Any]
     test: Mapping[str, Any] | None
     """None when the experiment asks for no test."""
@@ -300,10 +226,18 @@ def run(
     """
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
     path = Path(runs) / experiment.name
-    _same_experiment(path, experiment)
+    if reason := conflict(path, experiment):
+        raise RunConflict(reason)
     parts = None if make_engine else build_parts(experiment)
-    warnings = [] if parts is None or _has_begun(path) else check_start(parts)
-    folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest())
+    warnings: list[Mapping[str, Any]] = []
+    start = ""
+    if parts is not None and not _has_begun(path):
+        learning = [name for name, options in experiment.clients.items() if experiment.learning and options.learns]
+        warnings = check_start(parts, learning)
+        if learning and hasattr(parts.start, "fingerprint"):
+            start = parts.start.fingerprint()
+        _same_start(path, start)
+    folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest(), start)
     folder.lock()
     federation: Federation | None = None
     try:
@@ -319,7 +253,7 @@ def run(
         if parts is not None:
             before(federation, parts)
         server = federation.server
-        state = server.federate(experiment.rounds, federation.initial_adapter, deadline)
+        state = server.federate(experiment.rounds_to_play, federation.initial_adapter, deadline)
         results: dict[str, Any] = {}
         splits: list[Split] = ["validation", "test"] if experiment.evaluation.test_tasks != 0 else ["validation"]
         for split in splits:
@@ -355,20 +289,28 @@ def _has_begun(path: Path) -> bool:
     return (path / "manifest.json").exists() and bool(RunFolder.existing(path).last_round())
 
 
-def _same_experiment(path: Path, experiment: Experiment) -> None:
-    """Refuse to mix two experiments in one folder. More rounds than before are a continuation, not another experiment."""
+def conflict(path: Path, experiment: Experiment) -> str:
+    """Why a folder cannot go on with an experiment: it holds another one. More rounds, or another value of what changes no
+    result, go on."""
     if not (path / "manifest.json").exists():
-        return
+        return ""
     folder = RunFolder.existing(path)
     stored = stored_experiment(folder)
-    changed = [
-        key for key in Experiment.model_fields if key != "rounds" and getattr(stored, key) != getattr(experiment, key)
-    ]
-    if changed:
-        raise RunConflict(
+    if changed := differences(stored.identity(), experiment.identity()):
+        return (
             f"{path} holds a run of another experiment (different: {', '.join(changed)}): give this one another name, "
             "or remove the folder."
         )
     done = folder.last_round() or 0
     if experiment.rounds < done:
-        raise RunConflict(f"{path} already has {done} rounds, more than the {experiment.rounds} asked for.")
+        return f"{path} already has {done} rounds, more than the {experiment.rounds} asked for."
+    return ""
+
+
+def _same_start(path: Path, start: str) -> None:
+    """Some buffers may have begun with what the files held when the run was made; the others must not get something else."""
+    if (path / "manifest.json").exists() and RunFolder.existing(path).manifest().get("start", start) != start:
+        raise RunConflict(
+            f"{path} was begun with another content of the file that `start` names, and its first round is not complete: "
+            "restore the file, give this experiment another name, or remove the folder."
+        )

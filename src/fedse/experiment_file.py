@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +185,27 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
         if (found := _model_in(argument)) is not None:
             return found
     return None
+
+
+def differences(one: Any, other: Any, key: str = "") -> list[str]:
+    """The keys that differ, as far down as both have the same ones."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return [
+            found
+            for name in one
+            for found in differences(one[name], other[name], f"{key}.{name}" if key else str(name))
+        ]
+    return [] if one == other else [key]
+
+
+def numbered(names: Iterable[str]) -> list[str]:
+    """
+    >>> numbered(["maze", "wordle", "maze"])
+    ['maze', 'wordle', 'maze#2']
+    """
+    seen: dict[str, int] = {}
+    labels = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        labels.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return labels

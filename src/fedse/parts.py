@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -46,13 +46,10 @@ def shared_players(model: Part, policy: Part) -> tuple[Model, Policy]:
     return _IN_USE[wanted]
 
 
-def make_worlds(client: str, worlds: Sequence[Part]) -> dict[str, Callable[[], World]]:
-    """Makers of a client's worlds by label; a second world of the same name is labelled with a number."""
+def make_worlds(client: str, worlds: Mapping[str, Part]) -> dict[str, Callable[[], World]]:
+    """Makers of a client's worlds by label."""
     makers: dict[str, Callable[[], World]] = {}
-    for position, part in enumerate(worlds):
-        base = part.name.rsplit(":", 1)[-1]
-        alike = sum(label.split("#")[0] == base for label in makers)
-        label = f"{base}#{alike + 1}" if alike else base
+    for position, (label, part) in enumerate(worlds.items()):
         maker = partial(build, "world", part)
         try:
             maker()
@@ -62,14 +59,16 @@ def make_worlds(client: str, worlds: Sequence[Part]) -> dict[str, Callable[[], W
     return makers
 
 
-def check_start(parts: Parts) -> list[Mapping[str, Any]]:
-    """Find out before anything is written whether buffers can begin as asked; what to warn of, each thing once."""
+def check_start(parts: Parts, learning: Collection[str]) -> list[Mapping[str, Any]]:
+    """Find out before anything is written whether the buffers of the clients that learn can begin as asked; what to warn of,
+    each thing once."""
     check = getattr(parts.start, "check", None)
     if check is None:
         return []
     warnings = [
         warning
         for client, worlds in parts.worlds.items()
+        if client in learning
         for label, make_world in worlds.items()
         for warning in check(client, label, make_world(), parts.model)
     ]

@@ -10,7 +10,7 @@ import difflib
 import importlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, model_serializer
 from pydantic_core import PydanticCustomError
@@ -60,6 +60,23 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "aggregator": {
         "mean": "fedse.aggregators.mean:Mean",
+        "size_weighted": "fedse.aggregators.size_weighted:SizeWeighted",
+        "success_weighted": "fedse.aggregators.success_weighted:SuccessWeighted",
+        "adaptive": "fedse.aggregators.adaptive:Adaptive",
+        "fedavgm": "fedse.aggregators.fedavgm:FedAvgM",
+        "fedadam": "fedse.aggregators.fedadam:FedAdam",
+        "fedyogi": "fedse.aggregators.fedyogi:FedYogi",
+        "median": "fedse.aggregators.median:CoordinateMedian",
+        "trimmed_mean": "fedse.aggregators.trimmed_mean:TrimmedMean",
+        "krum": "fedse.aggregators.krum:Krum",
+        "multi_krum": "fedse.aggregators.multi_krum:MultiKrum",
+        "norm_bounded": "fedse.aggregators.norm_bounded:NormBounded",
+        "flexlora": "fedse.aggregators.flexlora:FlexLora",
+        "lora_fair": "fedse.aggregators.lora_fair:LoraFair",
+        "ffa_lora": "fedse.aggregators.ffa_lora:FfaLora",
+        "fedsa_lora": "fedse.aggregators.fedsa_lora:FedSaLora",
+        "fedex_lora": "fedse.aggregators.fedex_lora:FedExLora",
+        "flora": "fedse.aggregators.flora:Flora",
     },
     "engine": {
         "local": "fedse.engines.local:LocalEngine",
@@ -89,6 +106,14 @@ class PluginOptions(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, ser_json_inf_nan="constants"
     )
+    operational: ClassVar[frozenset[str]] = frozenset()
+    """Options that say where, how fast or how long, and change no bit of a result: a run may go on with other values."""
+
+    def identity(self) -> dict[str, Any]:
+        """What makes it the same experiment: everything that is not operational."""
+        return {
+            name: _identity(getattr(self, name)) for name in type(self).model_fields if name not in self.operational
+        }
 
 
 FilePath = Annotated[Path, Field(strict=False)]
@@ -142,12 +167,28 @@ class Part(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True)
+    kind: str
     name: str
     options: dict[str, Any]
 
     @model_serializer
     def _flat(self) -> dict[str, Any]:
         return {"name": self.name, **self.options}
+
+    def identity(self) -> dict[str, Any]:
+        """See `PluginOptions.identity`."""
+        operational: frozenset[str] = getattr(options_of(self.kind, self.name), "operational", frozenset())
+        return {"name": self.name, **{key: item for key, item in self.options.items() if key not in operational}}
+
+
+def _identity(value: Any) -> Any:
+    if isinstance(value, PluginOptions | Part):
+        return value.identity()
+    if isinstance(value, list):
+        return [_identity(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _identity(item) for key, item in value.items()}
+    return value
 
 
 class PartOf:
@@ -161,7 +202,7 @@ class PartOf:
         self.default = default
 
     def default_part(self, name: str) -> Part:
-        return Part(name=name, options=options_of(self.kind, name)().model_dump())
+        return Part(kind=self.kind, name=name, options=options_of(self.kind, name)().model_dump())
 
     def _is_path(self, value: str) -> bool:
         looks_so = "/" in value or value.endswith((".json", ".jsonl"))
@@ -205,7 +246,7 @@ class PartOf:
                 "bad options",
                 {"errors": error.errors(include_url=False), "model": options_of(self.kind, value["name"])},
             ) from error
-        return handler({"name": value["name"], "options": options.model_dump()})
+        return handler({"kind": self.kind, "name": value["name"], "options": options.model_dump()})
 
 
 def build(kind: str, part: Part, *needs: Any) -> Any:

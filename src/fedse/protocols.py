@@ -112,7 +112,8 @@ class Start(Protocol):
 
     It may also have `size(client, label, world)`, the number of trajectories, for estimates. One that depends on files may
     have `check(client, label, world, model)`, which is called before anything is written: it raises `BadInput` if this
-    world could not begin, and returns what the user should read, as fields of warnings.
+    world could not begin, and returns what the user should read, as fields of warnings; and `fingerprint()`, a hash of what
+    the files hold: a run whose first round is not complete does not go on with another.
     """
 
     def trajectories(self, client: str, label: str, world: Any, chat: Chat, seed: int) -> list[Trajectory]: ...
@@ -125,7 +126,10 @@ class Filter(Protocol):
 
 
 class Learner(Protocol):
-    """Fits an adapter to trajectories, starting from the broadcast one, with a fresh optimiser."""
+    """Fits an adapter to trajectories, starting from the broadcast one, with a fresh optimiser.
+
+    Tensors in `start.frozen` come back as they were.
+    """
 
     def learn(
         self, start: Adapter, trajectories: Sequence[Trajectory], key: int
@@ -150,7 +154,11 @@ class StoredUpdate(Protocol):
 
 
 class Aggregator(Protocol):
-    """Makes the next state from the updates of a round, which come sorted by client name."""
+    """Makes the next state from the updates of a round, which come sorted by client name.
+
+    It may have a `plan` (`adapters.plan.TensorPlan`) that says which factors clients train and send, and `promises`
+    (`aggregators.rule`) that `fedse aggregators check` tries.
+    """
 
     def aggregate(
         self, state: ServerState, updates: Sequence[StoredUpdate]

@@ -97,6 +97,8 @@ class Adapter:
 
     tensors: Tensors
     config: Mapping[str, Any] = field(default_factory=dict)
+    frozen: frozenset[str] = frozenset()
+    """Names of tensors that a learner leaves as they are."""
 
     @property
     def layout(self) -> Layout:
@@ -235,5 +237,7 @@ class RoundReport:
     """Clients that were asked and whose answer was not there when the round closed, each with the reason."""
     sent: Mapping[str, int] = field(default_factory=dict)
     """Bytes of each client's adapter as they crossed."""
+    broadcast: int = 0
+    """Bytes of the adapter that each client was sent."""
     late: int = 0
     """Updates of earlier rounds that arrived in this one and were dropped."""

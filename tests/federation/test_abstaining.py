@@ -96,7 +96,7 @@ def test_a_client_whose_learner_abstains_has_something_and_trained_nothing(
     evolving: Callable[..., Experiment], tmp_path: Path
 ) -> None:
     result = fedse.run(evolving(start="demonstrations", learner="none", rounds=1), tmp_path)
-    assert {entry["state"] for entry in reports(result.folder)[0]["clients"].values()} == {"nothing was trained"}
+    assert {entry["state"] for entry in reports(result.folder)[0]["clients"].values()} == {"the learner abstained"}
 
 
 def test_almost_only_invalid_actions_are_recorded_every_round_and_marked_as_known_after_the_first(

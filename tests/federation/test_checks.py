@@ -76,7 +76,7 @@ def test_values_that_are_not_finite_are_counted_and_refused(value: float) -> Non
 
 
 def test_an_update_that_changes_nothing_is_refused() -> None:
-    assert _reason(START.copy()) == "it equals the broadcast adapter: nothing was trained"
+    assert _reason(START.copy()) == "it equals the broadcast adapter: learning changed nothing"
 
 
 def test_the_smallest_change_there_is_counts_as_a_change() -> None:

@@ -161,7 +161,7 @@ def test_the_test_split_is_played_once(table_experiment: Callable[..., Experimen
 
 
 def test_a_learner_that_trains_nothing_is_an_error(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
-    with pytest.raises(NothingTrained, match="nothing was trained"):
+    with pytest.raises(NothingTrained, match="learning changed nothing"):
         fedse.run(table_experiment(learner=f"{__name__}:Idle"), tmp_path)
 
 

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import fedse
-from fedse.errors import TooFewClients
+from fedse.errors import RunConflict, TooFewClients
 from fedse.experiment import Experiment
 from fedse.federation.exchange import Exchange, ParticipationOptions
+from fedse.federation.server import LimitOptions
 from fedse.types import ClientFailure, ClientUpdate, RoundTask
 from fedse.worlds.maze import Maze
 
@@ -168,6 +169,29 @@ def test_a_site_gives_up_at_the_deadline_and_can_play_again(
     with pytest.raises(TooFewClients, match="slow: Too"):
         fedse.run(late, tmp_path)
     assert not (tmp_path / "table/clients/slow/episodes/0001.jsonl").exists()
+
+
+def test_a_run_goes_on_with_more_patience_but_not_with_other_clients_or_a_smaller_quorum(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    fedse.run(table_experiment(rounds=1), tmp_path)
+    patient = {"least": 2, "deadline_minutes": 9.0}
+    fedse.run(table_experiment(participation=patient, sending={"max_megabytes": 1.0}), tmp_path)
+    for changes, key in [
+        ({"participation": {"share": 0.5}}, r"participation\.share"),
+        ({"participation": {"quorum": 0.5}}, r"participation\.quorum"),
+        ({"sending": {"precision": "int8"}}, r"sending\.precision"),
+        ({"limits": {"broken": "leave_out"}}, "limits"),
+    ]:
+        with pytest.raises(RunConflict, match=rf"\(different: {key}\)"):
+            fedse.run(table_experiment(**changes), tmp_path)
+
+
+def test_whom_to_leave_out_is_part_of_the_experiment_and_where_to_stop_is_not() -> None:
+    stop, sooner = LimitOptions(error_share=0.1), LimitOptions(error_share=0.2)
+    assert stop.identity() == sooner.identity() == {"broken": "stop"}
+    left_out = LimitOptions(error_share=0.1, broken="leave_out")
+    assert left_out.identity() != LimitOptions(error_share=0.2, broken="leave_out").identity()
 
 
 class BreakingMaze(Maze):

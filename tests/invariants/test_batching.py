@@ -9,8 +9,11 @@ import pytest
 import torch
 
 from fedse.adapters.swap import load_adapter, log_probabilities
+from fedse.errors import BadInput
 from fedse.learners.imitation import Imitation
-from fedse.learners.likelihood import collate, masked_loss
+from fedse.learners.packing import examples_of
+from fedse.learners.passes import pass_for
+from fedse.policies.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
 from fedse.protocols import Sampling
 from fedse.rollouts.demonstrations import Demonstrations
@@ -70,14 +73,16 @@ def test_a_cached_conversation_gives_the_log_probabilities_of_a_plain_pass(tiny:
     policy = TransformerPolicy(tiny, slots=4, reply_tokens=12)
     policy.load(adapter)
     seen: list[tuple[list[int], torch.Tensor]] = []
-    draw = policy._draw
+    decoder = policy._decoder
+    assert isinstance(decoder, StepwiseDecoder)
+    draw = decoder.draw
 
-    def watching(held: Any, logits: torch.Tensor) -> list[int]:
-        tokens = draw(held, logits)
+    def watching(replies: Any, logits: torch.Tensor) -> list[int]:
+        tokens = draw(replies, logits)
         seen.append((tokens, torch.log_softmax(logits.float(), -1)))
         return tokens
 
-    policy._draw = watching  # type: ignore[method-assign]
+    decoder.draw = watching  # type: ignore[method-assign]
     trajectory = Player(policy, tiny.chat, tiny.context).play(episodes("maze", make_maze, 1)[1:], "adapter")[0]
     load_adapter(tiny.network, adapter)
     plain = log_probabilities(tiny.network, list(trajectory.token_ids))
@@ -106,7 +111,7 @@ def demonstrations(tiny: Any) -> Any:
 def test_accumulated_micro_batches_train_like_one_batch(tiny: Any, demonstrations: Any) -> None:
     start = tiny.initial_adapter(0)
     whole, _ = Imitation(tiny, batch=8, learning_rate=1e-3).learn(start, demonstrations, 5)
-    parts, _ = Imitation(tiny, batch=8, micro_batch=1, learning_rate=1e-3).learn(start, demonstrations, 5)
+    parts, _ = Imitation(tiny, batch=8, tokens_at_once=1, learning_rate=1e-3).learn(start, demonstrations, 5)
     for name, tensor in whole.tensors.items():
         assert parts.tensors[name] == pytest.approx(tensor, abs=2e-5), name
     assert any((whole.tensors[name] != start.tensors[name]).any() for name in start.tensors)
@@ -122,22 +127,25 @@ def test_loss_touches_the_agents_tokens_and_its_end_of_turn_token_and_nothing_el
     assert spoken == [token for step in item.steps for token in tiny.chat.reply(step.reply)]
     assert spoken.count(end) == len(item.steps)
 
-    def loss(mask: Any) -> float:
-        with torch.no_grad():
-            return float(masked_loss(tiny.network, *collate([(list(item.token_ids), list(mask))], "cpu")))
+    through = pass_for(tiny.network, checkpointing=False, compiled=False)
+    longer = replace(item, token_ids=item.token_ids * 2, train_mask=(False,) * len(item.token_ids) + item.train_mask)
+
+    def loss(*trajectories: Any) -> float:
+        return through.add_gradient(examples_of(trajectories, tiny.context), 0, 1.0)[0].item()
 
     log_probability = log_probabilities(tiny.network, list(item.token_ids))
     expected = -sum(log_probability[index - 1].item() for index, train in enumerate(item.train_mask) if train)
-    assert loss(item.train_mask) == pytest.approx(expected, rel=1e-5)
-    # Padding beside a longer conversation changes nothing.
-    with torch.no_grad():
-        longer = (list(item.token_ids) * 2, [False] * (2 * len(item.token_ids)))
-        batch = collate([(list(item.token_ids), list(item.train_mask)), longer], "cpu")
-        assert float(masked_loss(tiny.network, *batch)) == pytest.approx(expected, rel=1e-4)
+    assert loss(item) == pytest.approx(expected, rel=1e-5)
+    # A longer conversation beside it changes nothing.
+    assert loss(item, longer) - loss(longer) == pytest.approx(expected, rel=1e-3)
 
 
-def test_what_the_world_says_has_no_gradient_of_its_own(tiny: Any, demonstrations: Any) -> None:
-    """A trajectory whose replies are masked out teaches nothing at all."""
-    silent = [replace(item, train_mask=tuple([False] * len(item.train_mask))) for item in demonstrations[:1]]
-    ids, mask, attention = collate([(list(silent[0].token_ids), list(silent[0].train_mask))], "cpu")
-    assert masked_loss(tiny.network, ids, mask, attention).item() == 0.0
+def test_a_trajectory_whose_replies_are_masked_out_teaches_nothing(tiny: Any, demonstrations: Any) -> None:
+    silent = replace(demonstrations[0], train_mask=(False,) * len(demonstrations[0].train_mask))
+    start = tiny.initial_adapter(0)
+    learner = Imitation(tiny, learning_rate=1e-3)
+    alone, _ = learner.learn(start, demonstrations[1:], 5)
+    beside, _ = learner.learn(start, [*demonstrations[1:], silent], 5)
+    assert alone.digest() == beside.digest() != start.digest()
+    with pytest.raises(BadInput, match="nothing to learn from"):
+        learner.learn(start, [silent], 5)

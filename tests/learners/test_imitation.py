@@ -5,10 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from padded_reference import padded_loss
 
+from fedse.adapters.swap import load_adapter, read_adapter
 from fedse.errors import BadInput
 from fedse.learners.imitation import Imitation
-from fedse.learners.likelihood import group
+from fedse.learners.likelihood import pull_back
+from fedse.learners.packing import examples_of, group
 from fedse.models.table import Table
 from fedse.rollouts.demonstrations import Demonstrations
 from fedse.worlds.maze import Maze
@@ -60,17 +63,64 @@ def test_a_cosine_schedule_ends_lower_than_a_constant_one(tiny: Any, demonstrati
     assert norms["cosine"] < norms["constant"]
 
 
-def test_batches_hold_everything_once_and_little_padding() -> None:
-    random = np.random.default_rng(0)
-    examples = [([index] * int(random.integers(50, 900)), [True]) for index in range(301)]
-    batches = list(group(examples, 8, np.random.default_rng(1)))
-    assert sorted(ids[0] for batch in batches for ids, _ in batch) == list(range(301))
-    longest = sum(len(batch) * max(len(ids) for ids, _ in batch) for batch in batches)
-    real = sum(len(ids) for ids, _ in examples)
-    assert (longest - real) / longest < 0.10
-    assert [ids[0] for ids, _ in batches[0]] != list(range(8))
+def test_an_epoch_is_what_a_plain_loop_over_padded_batches_does(tiny: Any, demonstrations: Any) -> None:
+    """Same batches, torch's own AdamW and clipping on the network's own tensors."""
+    start = tiny.initial_adapter(0)
+    learned, metrics = Imitation(tiny, learning_rate=1e-3, batch=5, clip=0.5, weight_decay=0.1).learn(
+        start, demonstrations, 7
+    )
+    load_adapter(tiny.network, start)
+    parameters = [parameter for parameter in tiny.network.parameters() if parameter.requires_grad]
+    optimiser = torch.optim.AdamW(parameters, weight_decay=0.1)
+    random = np.random.Generator(np.random.Philox(key=7))
+    examples = examples_of(demonstrations, tiny.context)
+    batches = [chosen for _ in range(2) for chosen in group(examples, 5, random)]
+    losses = []
+    for number, chosen in enumerate(batches):
+        optimiser.param_groups[0]["lr"] = 1e-3 * 0.5 * (1 + np.cos(np.pi * number / len(batches)))
+        loss = padded_loss(tiny.network, chosen) / sum(example.agent_tokens for example in chosen)
+        optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(parameters, 0.5)
+        optimiser.step()
+        losses.append(loss.item())
+    by_hand = read_adapter(tiny.network, like=start)
+    for name, tensor in by_hand.tensors.items():
+        assert learned.tensors[name] == pytest.approx(tensor, abs=3e-5), name
+        assert np.abs(tensor - start.tensors[name]).max() > 1e-4, name
+    assert metrics["first_loss"] == pytest.approx(np.mean(losses[:3]), rel=1e-4)
+    assert metrics["loss"] == pytest.approx(np.mean(losses[3:]), rel=1e-4)
+    assert metrics["tokens"] == 2 * sum(map(len, examples))
+    assert metrics["padded_share"] == 0 < metrics["shared_share"] < 1
 
 
 def test_a_table_is_no_language_model() -> None:
     with pytest.raises(BadInput, match="needs a language model"):
         Imitation(Table())  # type: ignore[arg-type]
+
+
+def test_the_proximal_term_is_the_gradient_of_its_formula() -> None:
+    draw = torch.Generator().manual_seed(0)
+    anchors = [torch.randn(3, 4, generator=draw), torch.randn(5, generator=draw)]
+    ours = [torch.nn.Parameter(anchor + torch.randn(anchor.shape, generator=draw)) for anchor in anchors]
+    theirs = [torch.nn.Parameter(parameter.detach().clone()) for parameter in ours]
+
+    def loss(parameters: Any) -> Any:
+        return sum((parameter**3).sum() for parameter in parameters)
+
+    loss(ours).backward()
+    pull_back(ours, anchors, 0.7)
+    away = sum(((parameter - anchor) ** 2).sum() for parameter, anchor in zip(theirs, anchors, strict=True))
+    (loss(theirs) + 0.35 * away).backward()
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad, other.grad)
+
+
+def test_a_stronger_proximal_term_keeps_a_client_nearer_to_the_broadcast(tiny: Any, demonstrations: Any) -> None:
+    start = tiny.initial_adapter(0)
+    away = []
+    for proximal in (0.0, 10.0, 1000.0):
+        learner = Imitation(tiny, epochs=4, batch=1, learning_rate=1e-3, schedule="constant", proximal=proximal)
+        learned, _ = learner.learn(start, demonstrations[:3], 1)
+        away.append(sum(float(((learned.tensors[n] - start.tensors[n]) ** 2).sum()) for n in start.tensors))
+    assert away[0] > 1.5 * away[1] > 1.5**2 * away[2]

@@ -50,6 +50,9 @@ def convert(file: Path, folder: Path) -> None:
     (folder / "config.json").write_text("{}")
     if seconds := os.environ.get("FORGED_WAIT"):
         time.sleep(float(seconds))
+    if signal := os.environ.get("FORGED_UNTIL"):
+        while not Path(signal).exists():
+            time.sleep(0.02)
     save_file({"weight": np.frombuffer(file.read_bytes(), dtype=np.uint8)}, folder / "model.safetensors")
 
 

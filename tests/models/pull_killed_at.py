@@ -1,8 +1,9 @@
 """Pull the forged model and kill the process with SIGKILL at its first, second, ... operation on the file system.
 
-usage: pull_killed_at.py CACHE      (prints at how many operations it was killed)
+usage: pull_killed_at.py CACHE [--force]      (prints at how many operations it was killed)
 
-After each kill the model must be whole or missing, and the next pull must leave the model, the lock and nothing else.
+After each kill the model must be whole or missing, and the next pull must leave the model, the lock and nothing else. With
+--force there is a model before, and whole means the old one or the new one, never a part of either.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from forged_model import FILES, Forged, wheel_bytes
 from fedse.models.card import Presence
 from fedse.models.pulling import pull
 
+OLD = FILES | {f"old-{number}" for number in range(5)}
 EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree"}
 
 
@@ -45,27 +47,33 @@ def kill_at(operation: int, cache: str) -> None:
     sys.addaudithook(watch)
 
 
-def begin(folder: Path) -> None:
+def begin(folder: Path, force: bool) -> None:
     """A cache as an earlier interrupted pull leaves it: with a whole wheel, so that no pull needs an index."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / ".forged.whl").write_bytes(wheel_bytes())
+    if force:
+        (folder / "forged").mkdir()
+        for name in OLD:
+            (folder / "forged" / name).write_text("old")
 
 
 def main() -> None:
     cache = os.environ["FEDSE_CACHE"] = sys.argv[1]
+    force = "--force" in sys.argv
     folder = Path(cache) / "models"
     for operation in range(1, 1000):
-        begin(folder)
+        begin(folder, force)
 
         def killed(operation: int = operation) -> None:
             kill_at(operation, cache)
-            pull(Forged.card)
+            pull(Forged.card, force=force)
 
         status = in_child(killed)
         assert status in (0, -signal.SIGKILL), status
         if Forged.card.presence() is Presence.PRESENT:
-            assert {file.name for file in (folder / "forged").iterdir()} == FILES
+            found = {file.name for file in (folder / "forged").iterdir()}
+            assert found == FILES or (force and found == OLD), (operation, found)
         assert in_child(lambda: pull(Forged.card)) == 0
         assert Forged.card.presence() is Presence.PRESENT
         assert {item.name for item in folder.iterdir()} == {"forged", ".forged.lock"}, operation

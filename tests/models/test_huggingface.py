@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import peft
 import pytest
 import torch
 
+from fedse.adapters.files import write_adapter
 from fedse.adapters.swap import log_probabilities
 from fedse.errors import BadInput, UnknownName
 from fedse.models.huggingface import HuggingFace
@@ -186,7 +188,10 @@ def test_a_model_downloaded_before_needs_no_hub_and_revisions_are_kept_apart(
     (cached / "refs").mkdir()
     (cached / "refs" / "v1").write_text("a" * 40)
     model: Any = HuggingFace(path="acme/tiny", revision="v1", device="cpu")
-    assert model.initial_adapter(0).config["base_model_name_or_path"] == "acme/tiny"
+    adapter = model.initial_adapter(0)
+    write_adapter(adapter, tmp_path)
+    exported = peft.PeftConfig.from_pretrained(str(tmp_path))
+    assert (exported.base_model_name_or_path, exported.revision) == ("acme/tiny", "v1")
     HuggingFace(path="acme/tiny", revision="a" * 40, device="cpu")
     with pytest.raises(BadInput, match="nor downloaded on this machine"):
         HuggingFace(path="acme/tiny", device="cpu")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fedse.models.nano import weights_folder
+from fedse.models.tiny import TEMPLATE
 from fedse.plugins import build
 from fedse.seeds import generator
 
@@ -36,6 +37,10 @@ def test_its_files_are_the_ones_that_were_documented_and_small() -> None:
     told = json.loads((weights_folder() / "pretraining.json").read_text())
     assert hashlib.sha256(weights).hexdigest() == told["sha256"]
     assert len(weights) == told["bytes"] < 8_000_000
+
+
+def test_its_chat_template_is_the_one_in_the_code(nano: Any) -> None:
+    assert nano.tokenizer.chat_template == TEMPLATE
 
 
 def test_it_is_a_llama_of_a_few_million_bfloat16_parameters(nano: Any) -> None:

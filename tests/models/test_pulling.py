@@ -162,8 +162,11 @@ def test_a_disk_with_too_little_room_is_named_before_anything_is_fetched(place: 
     assert names(place.parent) == {".forged.lock"}
 
 
-def test_killed_at_any_operation_the_model_is_whole_or_missing_and_the_next_pull_is_clean(tmp_path: Path) -> None:
-    command = [sys.executable, str(KILLED_AT), str(tmp_path / "cache")]
+@pytest.mark.parametrize("force", [[], ["--force"]], ids=["first", "forced"])
+def test_killed_at_any_operation_the_model_is_whole_or_missing_and_the_next_pull_is_clean(
+    tmp_path: Path, force: list[str]
+) -> None:
+    command = [sys.executable, str(KILLED_AT), str(tmp_path / "cache"), *force]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 10

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,10 @@ from local_server import LocalServer, Said, refusal
 from pydantic import ValidationError
 
 import fedse
-from fedse.errors import BadInput, ServerFailed, SwapFailed
+from fedse.errors import BadInput, RunConflict, ServerFailed, SwapFailed
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
-from fedse.experiment import Experiment
+from fedse.experiment import Experiment, stored_experiment
 from fedse.models.chat import ByteChat
 from fedse.models.served import Served
 from fedse.policies import rate_limit
@@ -32,6 +31,7 @@ from fedse.policies.api import ApiPolicy
 from fedse.protocols import Reply, Sampling
 from fedse.rollouts.demonstrations import demonstrate
 from fedse.rollouts.player import Episode, Player
+from fedse.runs.folder import RunFolder
 from fedse.types import Adapter, Outcome, Purpose, Task
 from fedse.worlds.maze import Maze
 
@@ -238,6 +238,71 @@ def test_tokens_from_the_servers_cache_are_told_apart_and_missing_numbers_are_co
     assert (usage.prefilled, usage.prefilled_without_cache, usage.decoded, usage.uncounted) == (20, 80, 3, 1)
 
 
+ANSWER: dict[str, Any] = {"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {},
+        "many",
+        [1],
+        {"prompt_tokens": 5},
+        {"prompt_tokens": "5", "completion_tokens": "1"},
+        {"prompt_tokens": -5, "completion_tokens": 1},
+    ],
+    ids=str,
+)
+def test_strange_token_counts_are_no_counts(usage: Any) -> None:
+    body = json.dumps({"choices": [ANSWER], "usage": usage}).encode()
+    with LocalServer(lambda number, asked: Said(body=body)) as server:
+        answering = policy(server)
+        answering.extend(answering.open(CHAT.opening("Rules."), Sampling(5, 1.0)), CHAT.turn("Go on."))
+        [reply] = answering.ready()
+    assert CHAT.text(reply.ids) == "fine"
+    assert (answering.usage.prefilled, answering.usage.decoded, answering.usage.uncounted) == (0, 0, 1)
+
+
+def test_a_cache_cannot_give_more_tokens_than_were_read() -> None:
+    for details, prefilled in (({"cached_tokens": 50}, 0), ("all of them", 5), ({"cached_tokens": None}, 5)):
+        usage = {"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": details}
+        body = json.dumps({"choices": [ANSWER], "usage": usage}).encode()
+        with LocalServer(lambda number, asked, body=body: Said(body=body)) as server:  # type: ignore[misc]
+            answering = policy(server)
+            answering.extend(answering.open(CHAT.opening("Rules."), Sampling(5, 1.0)), CHAT.turn("Go on."))
+            answering.ready()
+        assert answering.usage.prefilled == prefilled
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"first": ANSWER},
+        [None],
+        "fine",
+        [{**ANSWER, "message": "fine"}],
+        [{**ANSWER, "message": {"role": "assistant", "content": 7}}],
+        [{**ANSWER, "message": {"role": "assistant", "content": [{"type": "text", "text": "fine"}]}}],
+    ],
+    ids=range(6),
+)
+def test_an_answer_of_another_form_is_no_chat_completion(choices: Any) -> None:
+    body = json.dumps({"choices": choices}).encode()
+    with (
+        LocalServer(lambda number, asked: Said(body=body)) as server,
+        pytest.raises(BadInput, match="is no chat completion"),
+    ):
+        policy(server)
+
+
+@pytest.mark.parametrize("key", ["sk-one\nsk-two", "sk-\u2026", "sk-\x01"])
+def test_a_key_that_cannot_be_one_is_said_without_showing_it(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVER_KEY", key)
+    with LocalServer() as server, pytest.raises(BadInput, match="holds a character that no key has") as found:
+        policy(server, key_from="SERVER_KEY")
+    assert "sk-" not in str(found.value) and not server.requests
+
+
 TOO_LONG = [
     "This model's maximum context length is 2048 tokens. However, you requested 2100 tokens",
     "the request exceeds the available context size, try increasing it",
@@ -338,6 +403,8 @@ def test_a_served_model_takes_no_adapter() -> None:
         ({"url": f"me:{KEY}@127.0.0.1"}, "must be a plain address"),
         ({"url": "http://[::1/v1"}, "must be a plain address"),
         ({"url": "http://localhost:abc/v1"}, "must be a plain address"),
+        ({"url": "http://local\thost/v1"}, "must be a plain address"),
+        ({"url": "http://localhost/v1 "}, "must be a plain address"),
     ],
 )
 def test_a_key_in_the_wrong_place_is_refused_with_the_file_and_not_repeated(
@@ -437,6 +504,29 @@ def test_a_server_that_dies_stops_the_run_and_the_same_command_goes_on(tmp_path:
     assert resumed.test == complete.test
 
 
+def test_a_run_goes_on_with_another_server_and_other_limits_but_not_with_another_model(tmp_path: Path) -> None:
+    with LocalServer(expert) as first:
+        fedse.run(experiment(first, rounds=1), tmp_path)
+    with LocalServer(expert) as second:
+        changed = {
+            "url": second.url,
+            "slots": 3,
+            "timeout": 7.0,
+            "retries": 1,
+            "requests_per_minute": 9000,
+            "tokens_per_minute": 9_000_000,
+        }
+        told = {"name": "api", "model": "m", **changed}
+        limits = {"error_share": 0.5}
+        moved = experiment(second, policy=told, engine={"name": "local", "processes": 1}, limits=limits)
+        resumed = fedse.run(moved, tmp_path)
+        for name, value in {"model": "another", "reply_tokens": 7}.items():
+            with pytest.raises(RunConflict, match=rf"different: policy\.{name}\)"):
+                fedse.run(experiment(second, policy={**told, name: value}), tmp_path)
+    assert stored_experiment(RunFolder.existing(resumed.folder)).policy.options["url"] == second.url
+    assert sorted(json.loads((resumed.folder / "manifest.json").read_text())["rounds"]) == ["0", "1", "2"]
+
+
 def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "SERVER_KEY": KEY}
     line = [sys.executable, "-m", "fedse", *map(str, arguments)]
@@ -465,7 +555,7 @@ def test_the_key_reaches_the_server_and_nothing_else(tmp_path: Path) -> None:
         server.behaviour = lambda number, body: refusal(401, f"Incorrect API key provided: {KEY}")
         locked = command("eval", "runs/served", folder=tmp_path)
     refused = command("export", "runs/served", "out", folder=tmp_path)
-    assert "NO UPDATE: nothing was trained" in run.stdout
+    assert "NO UPDATE: the learner abstained" in run.stdout
     assert "NOT COUNTED: " in run.stdout and "replies whose tokens the server did not tell" in run.stdout
     assert shown.returncode == exported.returncode == 0
     assert "Action:" in shown.stdout
@@ -495,6 +585,27 @@ def test_no_rounds_are_a_pure_evaluation(tmp_path: Path) -> None:
     assert shown.returncode == 0 and "Action:" in shown.stdout, shown.stderr
 
 
+def test_an_interrupt_that_does_not_wake_the_waiting_thread_is_seen_soon() -> None:
+    """The system may give the signal to any thread, or give it just before the main thread falls asleep."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def press() -> None:
+        time.sleep(0.5)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    try:
+        with LocalServer(lambda number, body: Said(pause=15) if number else Said()) as server:
+            answering = policy(server, timeout=30.0)
+            answering.extend(answering.open(CHAT.opening("Rules."), Sampling(0, 1.0)), CHAT.turn("Go on."))
+            threading.Thread(target=press, daemon=True).start()
+            began = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                answering.ready()
+            assert time.monotonic() - began < 10
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_an_interrupted_run_does_not_wait_for_its_server(tmp_path: Path) -> None:
     with LocalServer(lambda number, body: Said(pause=60) if number else Said()) as server:
         (tmp_path / "e.yaml").write_text(experiment(server, rounds=0).to_yaml())
@@ -511,12 +622,8 @@ def test_an_interrupted_run_does_not_wait_for_its_server(tmp_path: Path) -> None
         until = time.monotonic() + 60
         while len(server.requests) < 2 and time.monotonic() < until:
             time.sleep(0.05)
-        for _ in range(3):
-            # Python may lose an interrupt that arrives while it frees an object; people press the keys again.
-            run.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                output, _ = run.communicate(timeout=15)  # The server would take 60 seconds for each reply.
-                break
+        run.send_signal(signal.SIGINT)
+        output, _ = run.communicate(timeout=45)  # The server would take 60 seconds for each reply.
     assert run.returncode == 130
     assert "the same command goes on" in output
 

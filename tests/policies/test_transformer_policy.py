@@ -7,6 +7,8 @@ import torch
 
 from fedse.errors import BadInput, SwapFailed
 from fedse.models.table import Table
+from fedse.policies.slot_cache import SlotCache
+from fedse.policies.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
 from fedse.protocols import Reply, Sampling
 from fedse.types import Adapter
@@ -113,16 +115,17 @@ def test_swapping_while_a_conversation_is_open_is_refused(tiny: Any, policy: Tra
 
 def test_a_swap_that_changes_nothing_the_model_says_is_noticed(tiny: Any, policy: TransformerPolicy) -> None:
     """The probe compares two paths through the model; a cache that lies makes them differ."""
-    cache_type = policy._cache_type
+    decoder = policy._decoder
+    assert isinstance(decoder, StepwiseDecoder)
 
-    class Forgetful(cache_type):  # type: ignore[misc, valid-type]
+    class Forgetful(SlotCache):
         def aim(self, rows: Any, starts: torch.Tensor, tokens: int) -> torch.Tensor:
             mask = super().aim(rows, starts, tokens)
             mask[..., :40] = False
             mask[..., 0] = True
             return mask
 
-    policy._cache_type = Forgetful
+    decoder.cache_type = Forgetful
     with pytest.raises(SwapFailed, match="decoding and learning disagree"):
         policy.load(Adapter({n: t + 0.1 for n, t in tiny.initial_adapter(0).tensors.items()}))
 

@@ -40,7 +40,7 @@ def test_every_field_of_every_answer_is_in_the_ledger(
 def test_the_ledger_holds_the_hash_of_what_the_engine_got(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    experiment = table_experiment(sharing={"precision": "int8"})
+    experiment = table_experiment(sending={"precision": "int8"})
     run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
     federation = assemble(experiment, build_parts(experiment), run)
     adapter = federation.initial_adapter()
@@ -58,7 +58,7 @@ def test_more_than_the_cap_does_not_leave_and_is_not_called_sent(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
     with pytest.raises(TooMuchLeaves, match=r"'east' for train-0001 takes 0.00\d MB, more than"):
-        fedse.run(table_experiment(sharing={"max_megabytes": 0.005}), tmp_path)
+        fedse.run(table_experiment(sending={"max_megabytes": 0.005}), tmp_path)
     assert not (tmp_path / "table/clients/east/ledger.jsonl").exists()
 
 
@@ -67,7 +67,7 @@ def test_rounded_updates_lead_to_nearly_the_same_adapter_in_fewer_bytes(
     precision: str, table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
     exact = fedse.run(table_experiment(rounds=1), tmp_path / "exact")
-    rounded = fedse.run(table_experiment(rounds=1, sharing={"precision": precision}), tmp_path / "rounded")
+    rounded = fedse.run(table_experiment(rounds=1, sending={"precision": precision}), tmp_path / "rounded")
     report = json.loads((rounded.folder / "rounds/0001/report.json").read_text())
     sizes = {entry["bytes"] for entry in report["clients"].values()}
     assert sizes == {512 * 4 * 2} if precision == "float16" else {512 * 4 + 4 * 8}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fedse
-from fedse.errors import BadInput
+from fedse.errors import BadInput, RunConflict
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
 from fedse.experiment import Experiment, assemble, build_parts
@@ -227,13 +227,14 @@ def test_a_bad_record_is_refused_with_its_line_or_skipped(tmp_path: Path, bad: A
     line = 2 + len(json.dumps(record("maze_1"), indent=4).splitlines())
     with pytest.raises(BadInput) as caught:
         begin(path)
-    assert str(caught.value).startswith(f"start: {path}, line {line}: ")
+    assert str(caught.value).startswith(f"start: {path}, line {line}, record 2: ")
     assert said in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
     assert [found.task for found in begin(path, bad_records="skip")] == ["1", "2"]
     (warning,) = Recorded(path, "skip").check("site", "maze", Maze(), TABLE)
-    assert (warning["records"], list(warning["skipped"])) == (1, [str(line)])
-    assert f"1 of 3 records were skipped: line {line} (" in warning["message"] and said in warning["message"]
+    (skipped,) = warning["skipped"]
+    assert (warning["records"], skipped["line"], skipped["number"]) == (1, line, 2)
+    assert f"1 of 3 records were skipped: line {line}, record 2 (" in warning["message"] and said in warning["message"]
 
 
 def test_lines_that_are_not_json_are_skipped_one_by_one(tmp_path: Path) -> None:
@@ -243,8 +244,20 @@ def test_lines_that_are_not_json_are_skipped_one_by_one(tmp_path: Path) -> None:
     with pytest.raises(BadInput) as caught:
         begin(path)
     told = str(caught.value).splitlines()
-    assert [line.split(": ")[1].rsplit(" ")[-1] for line in told] == ["2", "5", "6"]
+    places = [line.split(": ")[1].removeprefix(f"{path}, ") for line in told]
+    assert places == ["line 2, record 2", "line 5, record 4", "line 6, record 5"]
     assert "it is not JSON (Expecting value)" in told[1]
+
+
+def test_bad_records_of_an_array_on_one_line_are_told_apart(tmp_path: Path) -> None:
+    path = written(tmp_path, json.dumps([record("maze_1"), 7, record("maze_2"), record("maze")]))
+    with pytest.raises(BadInput) as caught:
+        begin(path)
+    assert [line.split(": ")[1] for line in str(caught.value).splitlines()] == [
+        f"{path}, line 1, record {number}" for number in (2, 4)
+    ]
+    (warning,) = Recorded(path, "skip").check("site", "maze", Maze(), TABLE)
+    assert [item["number"] for item in warning["skipped"]] == [2, 4]
 
 
 def test_many_problems_are_counted_rather_than_all_printed(tmp_path: Path) -> None:
@@ -283,6 +296,12 @@ def test_a_file_that_is_no_list_of_records_is_refused(
     assert len(str(caught.value).splitlines()) == 1
 
 
+def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    written(tmp_path, [record("maze_3")])
+    assert [found.task for found in begin(Path("~/shown.json"))] == ["3"]
+
+
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     for path in (tmp_path / "absent.json", tmp_path, tmp_path / "binary.json"):
@@ -316,9 +335,16 @@ def test_records_that_leave_the_model_no_room_for_a_reply_are_refused(tmp_path: 
     short: Any = Short()
     fitting = record("maze_2")
     long = record("maze_1", human("wall " * 30), gpt(REPLY))
-    with pytest.raises(BadInput, match=r"world 'maze' take 1\d\d tokens or more, and the model's context holds 100"):
-        Recorded(written(tmp_path, [long])).check("site", "maze", Maze(), short)
-    assert Recorded(written(tmp_path, [long, fitting])).check("site", "maze", Maze(), short) == []
+    late = record("maze_3", human("A wall."), gpt("Let me think. " * 5, False), human("A wall."), gpt(REPLY))
+    for unusable in ([long], [late], [late, long]):
+        with pytest.raises(BadInput, match=r"takes 1\d\d tokens or more for world 'maze', and .* context holds 100"):
+            Recorded(written(tmp_path, unusable)).check("site", "maze", Maze(), short)
+    (warning,) = Recorded(written(tmp_path, [long, fitting, late])).check("site", "maze", Maze(), short)
+    assert (warning["kind"], warning["records"]) == ("records_too_long", 2)
+    assert "of 2 of 3 records" in warning["message"]
+    learned = Recorded(written(tmp_path, [long, fitting, late])).trajectories("site", "maze", Maze(), short.chat, 0)
+    assert [any(item.train_mask[: short.context]) for item in learned] == [False, True, False]
+    assert Recorded(written(tmp_path, [fitting])).check("site", "maze", Maze(), short) == []
 
 
 def test_the_file_is_read_once_for_all_clients(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
@@ -361,6 +387,30 @@ def test_skipped_records_are_told_to_trackers_and_kept_with_the_run(
     result = fedse.run(table_experiment(start=start, rounds=1), tmp_path)
     events = [json.loads(line) for line in (result.folder / "events.jsonl").read_text().splitlines()]
     (warning,) = [event for event in events if event.get("kind") == "records_skipped"]
-    assert list(warning["skipped"].values()) == ["it is not an object"]
+    assert [item["reason"] for item in warning["skipped"]] == ["it is not an object"]
     held = read_file(result.folder / "clients/west/buffer.sqlite")
     assert [item.task for item in held if item.round == 0] == ["3"]
+
+
+def test_a_run_does_not_go_on_with_a_changed_file_before_its_first_round_is_complete(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(federation: Any, parts: Any) -> None:
+        federation.clients[0].begin()
+        raise Stop
+
+    path = written(tmp_path, [record("maze_3")])
+    asked = table_experiment(start=str(path), rounds=1)
+    with pytest.raises(Stop):
+        fedse.run(asked, tmp_path, before=stop)
+    written(tmp_path, [record("maze_3"), record("maze_4")])
+    with pytest.raises(RunConflict, match="begun with another content of the file that `start` names") as refused:
+        fedse.run(asked, tmp_path)
+    assert "\n" not in str(refused.value)
+    written(tmp_path, [record("maze_3")])
+    fedse.run(asked, tmp_path)
+    written(tmp_path, [record("maze_5")])
+    assert fedse.run(table_experiment(start=str(path), rounds=2), tmp_path).test["round"] == 2

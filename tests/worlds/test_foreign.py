@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from fedse.errors import BadInput
 from fedse.types import SPLITS
 from fedse.worlds.check import check
-from fedse.worlds.foreign.agentgym_client import AgentGymServer, ServerFailed
+from fedse.worlds.foreign.agentgym_client import AgentGymFailed, AgentGymServer
 from fedse.worlds.foreign.gymnasium_text import GymnasiumText
 from fedse.worlds.foreign.reasoning_gym_task import ReasoningGymTask
 from fedse.worlds.foreign.textarena_game import TextArenaGame
@@ -369,7 +369,7 @@ def test_agentgym_trouble_is_an_error_and_the_next_episode_starts_afresh(
     world = corridor(server, timeout=0.2)
     world.reset(options={"task": "2"})
     server.trouble = trouble
-    with pytest.raises(ServerFailed, match=told):
+    with pytest.raises(AgentGymFailed, match=told):
         world.step("step")
     server.trouble = ""
     assert world.reset(options={"task": "2"})[0] == "3 steps to go"
@@ -380,7 +380,7 @@ def test_agentgym_server_that_is_down() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         world = AgentGymServer(url=f"http://127.0.0.1:{taken.getsockname()[1]}", environment="maze", timeout=1.0)
-        with pytest.raises(ServerFailed, match="no connection"):
+        with pytest.raises(AgentGymFailed, match="no connection"):
             world.reset(options={"task": "0"})
     world.close()
 

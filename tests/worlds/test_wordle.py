@@ -233,3 +233,23 @@ def test_the_official_file() -> None:
 )
 def test_the_checker_passes(options: dict[str, str]) -> None:
     assert [finding for finding in check(lambda: Wordle(**options)) if not finding.passed] == []
+
+
+def test_words_can_be_spelled_letter_by_letter_everywhere() -> None:
+    world = Wordle(spelling="letters", rules="brief", observation_length="brief", candidates=5, guesses=2)
+    plain = Wordle(rules="brief", observation_length="brief", candidates=5, guesses=2)
+    task = world.tasks("train")[0].id
+    seen, _ = world.reset(options={"task": task})
+    whole, _ = plain.reset(options={"task": task})
+    words = whole.removeprefix("words: ").split(", ")
+    assert seen == "words: " + ", ".join(" ".join(word) for word in words)
+    assert "like s h i r e" in world.rules
+    thought, action = world.expert()
+    assert action in seen
+    assert action in thought
+    wrong = next(word for word in words if word != world.game(task).hidden)
+    told, *_ = world.step(" ".join(wrong))
+    assert told.startswith(" ".join(wrong) + ": ")
+    missed, _, _, _, info = world.step("none of them")
+    assert not info["valid"]
+    assert " ".join(world.game(task).hidden) in missed

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fedse import atomic
+from fedse.adapters.packing import length
 from fedse.types import ClientUpdate, Layout, Vector
 
 
@@ -21,11 +22,14 @@ class UpdateFile:
     counts: Mapping[str, int]
     layout: Layout
     path: Path
+    header: int
+    """Bytes before the first value."""
 
     def read(self, start: int = 0, stop: int | None = None) -> Vector:
         """A piece of the vector; only that piece is read from disk."""
-        stored: Vector = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        return np.array(stored[start:stop])
+        # Not through np.load: rules that go module by module read thousands of small pieces.
+        count = -1 if stop is None else max(0, min(stop, length(self.layout)) - start)
+        return np.fromfile(self.path, dtype=np.float32, count=count, offset=self.header + 4 * start)
 
 
 def store_update(update: ClientUpdate, folder: Path) -> UpdateFile:
@@ -38,4 +42,4 @@ def store_update(update: ClientUpdate, folder: Path) -> UpdateFile:
         content = io.BytesIO()
         np.save(content, update.vector, allow_pickle=False)
         path.write_bytes(content.getbuffer())
-    return UpdateFile(update.client, update.counts, update.layout, path)
+    return UpdateFile(update.client, update.counts, update.layout, path, content.tell() - update.vector.nbytes)

@@ -1,12 +1,18 @@
-"""Put an adapter into a PEFT model, take it out again, and prove that the model answers with it."""
+"""Put an adapter into a PEFT model, take it out again, and prove that the model answers with it.
+
+An adapter may have further pairs beside the shared one (`plan.py`). Each is an adapter of its own in PEFT's model, active
+together with the shared one, with the same scale.
+"""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import torch
 
+from fedse.adapters.plan import PERSONAL, RESIDUAL, factor, part
 from fedse.errors import SwapFailed
 from fedse.types import Adapter
 
@@ -21,6 +27,7 @@ def _parameters(model: Any) -> dict[str, torch.nn.Parameter]:
 @torch.no_grad()
 def load_adapter(model: Any, adapter: Adapter) -> None:
     """Overwrite the model's LoRA tensors. Exact: a tensor that is missing, left over or misshapen is an error."""
+    _make_room(model, adapter)
     parameters = _parameters(model)
     if parameters.keys() != adapter.tensors.keys():
         odd = sorted(parameters.keys() ^ adapter.tensors.keys())
@@ -33,6 +40,32 @@ def load_adapter(model: Any, adapter: Adapter) -> None:
             )
     for name, parameter in parameters.items():
         parameter.copy_(torch.from_numpy(np.ascontiguousarray(adapter.tensors[name])))
+
+
+def _make_room(model: Any, adapter: Adapter) -> None:
+    """Give the model the further pairs that the adapter has, at their ranks, and no others."""
+    wanted = {part(name): tensor.shape[0] for name, tensor in adapter.tensors.items() if factor(name) == "A"}
+    wanted.pop("", None)
+    present = {name: model.peft_config[name].r for name in (RESIDUAL, PERSONAL) if name in model.peft_config}
+    if wanted == present:
+        return
+    for name in present:
+        model.delete_adapter(name)
+    for name in sorted(wanted):
+        config = deepcopy(model.peft_config["default"])
+        config.r = wanted[name]
+        model.add_adapter(name, config)
+    model.base_model.set_adapter(["default", *sorted(wanted)])
+    for module in model.modules():
+        scaling = getattr(module, "scaling", None)
+        if isinstance(scaling, dict) and "default" in scaling:
+            scaling.update(dict.fromkeys(wanted, scaling["default"]))
+
+
+def train_only(model: Any, adapter: Adapter) -> None:
+    """Let gradients reach every LoRA tensor but the adapter's frozen ones."""
+    for name, parameter in _parameters(model).items():
+        parameter.requires_grad_(name not in adapter.frozen)
 
 
 @torch.no_grad()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from fedse.apps.hub_file import refuse_what_needs_one_machine
 from fedse.errors import BadInput
-from fedse.experiment import ClientOptions, Experiment, load_experiment
 from fedse.experiment_file import explain, read_yaml
+from fedse.experiment_options import ClientOptions, Experiment, load_experiment
 from fedse.plugins import FilePath, Part, PartOf, PluginOptions
 
 
@@ -71,11 +72,15 @@ def load_site(path: Path) -> Site:
         raise BadInput(
             f"{path}: the experiment {options.experiment} has no client '{options.name}', and the file names no worlds."
         )
-    if own.name != common.name or own.sharing != common.sharing:
-        raise BadInput(f"{path}: settings may not change name or sharing: they are agreed with the hub.")
+    refuse_what_needs_one_machine(options.experiment, own)
+    if (own.name, own.sharing, own.sending) != (common.name, common.sharing, common.sending):
+        raise BadInput(f"{path}: settings may not change name, sharing or sending: they are agreed with the hub.")
+    site = own.clients.get(options.name)
     worlds = options.worlds or own.clients[options.name].worlds
-    update = {"clients": {options.name: ClientOptions(worlds=worlds)}}
+    update: dict[str, Any] = {
+        "clients": {options.name: ClientOptions(worlds=worlds, learns=site is None or site.learns)}
+    }
     if options.max_megabytes is not None:
-        least = min(options.max_megabytes, own.sharing.max_megabytes or options.max_megabytes)
-        update["sharing"] = own.sharing.model_copy(update={"max_megabytes": least})  # type: ignore[assignment]
+        least = min(options.max_megabytes, own.sending.max_megabytes or options.max_megabytes)
+        update["sending"] = own.sending.model_copy(update={"max_megabytes": least})
     return Site(options, own.model_copy(update=update), common.terms())

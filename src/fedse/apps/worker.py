@@ -9,6 +9,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 
+from fedse.adapters.plan import plan_of
 from fedse.apps.site_file import Site
 from fedse.engines.flower.wire import Answer, Parcel, from_bytes, pack_answer, read_task, renamed, to_bytes
 from fedse.engines.flower.work import carry_out
@@ -40,6 +41,7 @@ class Worker:
             names=(site.name,),
             run=experiment.name,
             terms=site.terms,
+            plan=plan_of(parts.aggregator),
             tracker=Trackers([]),
             here=lambda: (parts.model, parts.policy, [self._client]),
             elsewhere=self._nowhere,
@@ -86,7 +88,7 @@ class Worker:
             )
         if head["terms"] != self.site.terms:
             raise OtherTerms(
-                "the hub's experiment differs from this site's (model, learner, exploration, sharing or another key that "
+                "the hub's experiment differs from this site's (model, learner, exploration, sending or another key that "
                 "both must agree on): use the same file."
             )
 

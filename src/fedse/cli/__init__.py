@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from fedse.cli import demo, doctor, evaluate, export, hub, models, play, reference, run, runs, show, site, worlds
+from fedse.cli import (
+    aggregators,
+    compare,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    hub,
+    interrupts,
+    models,
+    play,
+    reference,
+    reproduce,
+    run,
+    runs,
+    show,
+    site,
+    sweep,
+    transfer,
+    worlds,
+)
 from fedse.errors import FedseError
 
 
@@ -32,11 +53,16 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("demo")(demo.demo)
 app.command("eval")(evaluate.evaluate)
+app.command("sweep")(sweep.sweep)
+app.command("compare")(compare.compare)
+app.command("reproduce")(reproduce.reproduce)
+app.command("transfer")(transfer.transfer)
 app.command("show")(show.show)
 app.command("export")(export.export)
 app.command("play")(play.play)
 app.command("doctor")(doctor.doctor)
 app.command("reference")(reference.reference)
+app.add_typer(aggregators.app, name="aggregators")
 app.add_typer(hub.app, name="hub")
 app.add_typer(site.app, name="site")
 app.add_typer(models.app, name="models")
@@ -45,4 +71,12 @@ app.add_typer(worlds.app, name="worlds")
 
 
 def main() -> None:
-    app(prog_name="fedse")
+    # Torch's threads spin while they wait for each other; beside any other busy process that made runs several times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    interrupts.never_lose_one()
+    try:
+        app(prog_name="fedse")
+    except SystemExit as leaving:
+        if leaving.code == interrupts.CODE:
+            interrupts.leave()
+        raise

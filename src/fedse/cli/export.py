@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from fedse.runs.folder import RunFolder
+    from fedse.types import Adapter
 
 
 class What(StrEnum):
@@ -28,7 +32,12 @@ def export(
     round_number: Annotated[
         int | None, typer.Option("--round", min=0, help="After this round; default: the last.")
     ] = None,
-    client: Annotated[str, typer.Option(help="Whose experience; default: that of all clients.")] = "",
+    client: Annotated[
+        str,
+        typer.Option(
+            help="Whose experience (default: all clients'), or who plays with the adapter where each has its own."
+        ),
+    ] = "",
 ) -> None:
     """Write what others can load.
 
@@ -36,7 +45,7 @@ def export(
     AgentGym's layout and can begin another run (start: FILE); .jsonl and .parquet hold everything in the buffers.
     """
     from fedse import atomic
-    from fedse.adapters.files import read_adapter, write_adapter
+    from fedse.adapters.files import write_adapter
     from fedse.errors import BadInput
     from fedse.experience.export import ENDINGS
     from fedse.runs.folder import RunFolder
@@ -48,17 +57,12 @@ def export(
         raise BadInput(f"{target} exists already: choose another name or remove it.")
     if what is What.EXPERIENCE and round_number is not None:
         raise BadInput("--round goes with an adapter or a merged model: a buffer holds the experience of all rounds.")
-    if what is not What.EXPERIENCE and client:
-        raise BadInput("--client goes with --what experience: the adapter belongs to all clients.")
     if what is What.EXPERIENCE:
         written = _experience(folder, target, client)
         typer.echo(f"Wrote {target}: {written} trajectories")
     else:
         number = (folder.last_round() or 0) if round_number is None else round_number
-        recorded = folder.digest_of(number)
-        adapter = read_adapter(folder.round_folder(number) / "adapter")
-        if adapter.digest() != recorded:
-            raise BadInput(f"the adapter of round {number} is not the one the manifest recorded: restore the folder.")
+        adapter = _adapter(folder, number, client)
         if not adapter.tensors:
             raise BadInput(f"{run} has no adapter, as its model is served elsewhere: use --what experience.")
         with atomic.new_folder(target) as made:
@@ -75,17 +79,61 @@ def export(
         typer.echo(f"Wrote {target}")
 
 
-def _experience(folder: object, target: Path, client: str) -> int:
+def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:
+    """The shared adapter after a round, or the client's own one in a run that shares none."""
+    from fedse.adapters.files import read_adapter
+    from fedse.adapters.own import OwnAdapters
     from fedse.errors import BadInput
-    from fedse.experience.buffer import read_file
-    from fedse.experience.export import export as write
+    from fedse.experiment import stored_experiment
     from fedse.plugins import nearest
-    from fedse.runs.folder import RunFolder
 
-    assert isinstance(folder, RunFolder)
+    recorded = folder.digest_of(number)
+    experiment = stored_experiment(folder)
+    if experiment.sharing == "none" and number > 0:
+        clients = sorted(experiment.holdings())
+        if client not in clients:
+            what = f"--client {client}: {nearest(client, clients)}" if client else ""
+            raise BadInput(
+                f"{what}each client of {folder.path} has an adapter of its own; --client is one of {', '.join(clients)}."
+            )
+        return OwnAdapters(folder.client_folder(client) / "adapters").read(number)
+    adapter = read_adapter(folder.round_folder(number) / "adapter")
+    if adapter.digest() != recorded:
+        raise BadInput(f"the adapter of round {number} is not the one the manifest recorded: restore the folder.")
+    return _with_private_part(folder, adapter, client, number) if client else adapter
+
+
+def _with_private_part(folder: RunFolder, adapter: Adapter, client: str, number: int) -> Adapter:
+    """The adapter that a client plays with after a round."""
+    from fedse.adapters.private import PrivatePart
+    from fedse.errors import BadInput
+    from fedse.types import Adapter
+
+    _known_client(folder, client)
+    own = PrivatePart(folder.client_folder(client) / "private").before(number + 1)
+    if not own:
+        raise BadInput(
+            f"--client {client}: it keeps nothing private, the adapter belongs to all clients: leave it out."
+        )
+    return Adapter({**adapter.tensors, **own}, adapter.config)
+
+
+def _known_client(folder: RunFolder, client: str) -> list[str]:
+    """The clients of a run; the one asked for has to be among them."""
+    from fedse.errors import BadInput
+    from fedse.plugins import nearest
+
     clients = sorted(path.name for path in (folder.path / "clients").glob("*"))
     if client and client not in clients:
         raise BadInput(f"--client {client}: {nearest(client, clients)}This run has: {', '.join(clients)}.")
+    return clients
+
+
+def _experience(folder: RunFolder, target: Path, client: str) -> int:
+    from fedse.experience.buffer import read_file
+    from fedse.experience.export import export as write
+
+    clients = _known_client(folder, client)
     chosen = [client] if client else clients
     held = [item for name in chosen for item in read_file(folder.client_folder(name) / "buffer.sqlite")]
     return write(held, target)

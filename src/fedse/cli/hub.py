@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedse.cli import interrupts
 from fedse.cli.console import make_console
 
 app = typer.Typer(no_args_is_help=True, help="The middle of a federation over several machines.")
@@ -67,7 +68,7 @@ def run(
     console = make_console()
     folder = HubFolder.existing(hub)
     experiment = load_for_hub(file, settings or [])
-    progress = Progress(console, experiment.rounds)
+    progress = Progress(console, experiment.rounds_to_play)
 
     def say(text: str) -> None:
         console.print(text, soft_wrap=True, markup=False, highlight=False)
@@ -77,7 +78,7 @@ def run(
             result = run_hub(folder, file, settings or [], runs, [progress], say)
     except KeyboardInterrupt:
         say("\nInterrupted. Nothing complete is lost; the same command goes on.")
-        raise typer.Exit(130) from None
+        raise typer.Exit(interrupts.CODE) from None
     say(f"Run: {result['folder']}   (fedse show {result['folder']})")
     say(f"Adapter: {result['adapter']}")
 
@@ -100,4 +101,4 @@ def open_(hub: FOLDER = Path("hub")) -> None:
             superlink.wait()
             raise HubFailed(f"Flower's server ended; {folder.home}/superlink.log says why.")
     except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        raise typer.Exit(interrupts.CODE) from None

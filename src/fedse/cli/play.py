@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from fedse.cli.worlds import Name, Settings, make_world
+from fedse.cli.settings import Name, Settings
+from fedse.cli.worlds import make_world
 from fedse.worlds.world import World
 
 _LISTED_ACTIONS = 24

@@ -46,6 +46,7 @@ class Progress:
         self.round = 0
         self._rows: dict[str, _ClientRow] = {}
         self._times: list[float] = []
+        self._apart = False
         self._began = time.monotonic()
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4, transient=True)
 
@@ -110,6 +111,8 @@ class Progress:
         played = sum(score["episodes"] for score in scores)
         row.doing = state
         sits_out = state == Standing.NOTHING_TO_LEARN_FROM
+        meant_to = state in (Standing.KEPT, Standing.MEASURED)
+        self._apart = self._apart or meant_to
         row.buffer = counts["buffer"]
         row.loss = metrics.get("loss")
         row.success = sum(score["successes"] for score in scores) / played if played else row.success
@@ -118,7 +121,7 @@ class Progress:
         self.console.print(
             f"round {round}, {client}: validation success {percent(row.success)} %, explored {counts['explored']}, "
             f"successes {counts['successes']}, errors {counts['errors']}, buffer {counts['buffer']}{loss}{padded}"
-            f"{'' if sent or sits_out else f', NO UPDATE: {state}'}",
+            f"{'' if sent or sits_out else f', {state}' if meant_to else f', NO UPDATE: {state}'}",
             soft_wrap=True,
         )
         if sits_out:
@@ -150,7 +153,7 @@ class Progress:
             self.console.print(f"round {round}: {late} updates of earlier rounds came too late and were dropped")
         for client, reason in refused.items():
             self.console.print(f"round {round}: the update of {client} was refused: {reason}", soft_wrap=True)
-        if not contributed:
+        if not contributed and not self._apart:
             self.console.print(f"round {round}: no update to aggregate; the adapter stays as it was")
         self.console.print(f"round {round} of {self.rounds} done in {duration(seconds)}{self._left()}")
 

@@ -16,14 +16,15 @@ def reference() -> None:
 
 
 def render() -> str:
-    from fedse.experiment import ClientOptions, Experiment
+    from fedse.experiment_options import ClientOptions, Experiment
     from fedse.plugins import KNOWN, options_of, resolve
 
     lines = [
         "# Every key of an experiment file",
         "",
         "Made by `fedse reference`; do not edit. A slot takes the name of a plug-in, or a mapping with `name` and its",
-        "options; a class of your own is named `package.module:Class`.",
+        "options; a class of your own is named `package.module:Class`. A run that is interrupted goes on with the same",
+        "file; only the keys marked (*) may have another value then, because they change nothing that is computed.",
         "",
         "## Experiment",
         "",
@@ -65,6 +66,7 @@ def _table(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
             yield from _table(inner, f"{name}.")
             continue
         meaning = (field.description or "").replace("\n", " ").replace("|", "\\|")
+        meaning += " (*)" if name in getattr(model, "operational", ()) else ""
         yield f"| `{prefix}{name}` | {_type(field)} | {_default(field)} | {meaning} |"
 
 

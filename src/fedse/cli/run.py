@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from fedse.cli import interrupts
 from fedse.cli.console import make_console
 
 if TYPE_CHECKING:
@@ -39,11 +40,11 @@ def run(
         typer.echo(experiment.to_yaml(), nl=False)
         return
     console = make_console()
-    progress = Progress(console, experiment.rounds)
+    progress = Progress(console, experiment.rounds_to_play)
     folder = runs / experiment.name
 
     def announce(federation: Federation, parts: Parts) -> None:
-        left = experiment.rounds - (federation.run.last_round() or 0)
+        left = experiment.rounds_to_play - (federation.run.last_round() or 0)
         if left and experiment.engine.name == "local":
             _print_estimate(console, federation, parts, left)
 
@@ -55,8 +56,8 @@ def run(
         return
     except KeyboardInterrupt:
         console.print(f"\nInterrupted. Nothing complete is lost; the same command goes on: {folder}")
-        raise typer.Exit(130) from None
-    if experiment.rounds:
+        raise typer.Exit(interrupts.CODE) from None
+    if experiment.rounds_to_play:
         console.print(change_table(curves(RunFolder.existing(result.folder))))
     if result.test is not None:
         console.print(evaluation_table(result.test, f"test, adapter after round {result.test['round']}"))

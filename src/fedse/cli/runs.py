@@ -32,7 +32,7 @@ def runs(
         experiment = stored_experiment(run)
         table.add_row(
             run.path.name,
-            f"{run.last_round() or 0}/{experiment.rounds}",
+            f"{run.last_round() or 0}/{experiment.rounds_to_play}",
             str(len(experiment.clients)),
             experiment.model.name,
             f"{run.size() / 1e6:.1f}",

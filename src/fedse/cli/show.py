@@ -35,10 +35,13 @@ def show(
     """Print the run's table and one trajectory, with thought, action and observation of each step."""
     from fedse.cli.tables import evaluation_table
     from fedse.evaluation.curves import curves
+    from fedse.experiment import stored_experiment
+    from fedse.methods import in_words
     from fedse.runs.folder import RunFolder
 
     folder = RunFolder.existing(run)
     console = make_console()
+    console.print(in_words(stored_experiment(folder)), soft_wrap=True)
     console.print(_rounds_table(folder, curves(folder)))
     last = folder.last_round() or 0
     test = folder.evaluation_path("test", last)

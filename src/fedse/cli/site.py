@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from fedse.cli import interrupts
+
 app = typer.Typer(no_args_is_help=True, help="One participant of a federation over several machines.")
 
 
@@ -33,4 +35,4 @@ def run(file: Annotated[Path, typer.Argument(help="The site's file, from the kit
         with only_one(loaded):
             run_site(loaded, say)
     except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        raise typer.Exit(interrupts.CODE) from None

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
 
 import typer
-import yaml
 from pydantic import ValidationError
 from rich.table import Table
 from rich.text import Text
 
 from fedse.cli.console import make_console
+from fedse.cli.findings import tell
+from fedse.cli.settings import Name, Settings, complaint, read_settings
 from fedse.errors import BadInput, MissingExtra
-from fedse.plugins import KNOWN, nearest, resolve
+from fedse.plugins import KNOWN, resolve
 from fedse.types import SPLITS
 from fedse.worlds.check import check
 from fedse.worlds.reference import ceiling, floor
@@ -22,10 +22,6 @@ from fedse.worlds.world import World
 
 app = typer.Typer(help="List the worlds, or check one.")
 
-Name = Annotated[str, typer.Argument(help="A short name such as maze, or package.module:Class.", show_default=False)]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of the world; may be repeated.")
-]
 _FLOOR_EPISODES = 600
 """Enough for a standard error of two points."""
 
@@ -35,29 +31,11 @@ def make_world(name: str, settings: list[str] | None) -> World:
     kind = resolve("world", name)
     if not issubclass(kind, World):
         raise BadInput(f"'{name}' is not a world: its class does not inherit from fedse.worlds.world.World.")
-    options: dict[str, Any] = {}
-    for setting in settings or []:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise BadInput(f"--set {setting}: write it as KEY=VALUE, for example --set mode=original.")
-        try:
-            options[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise BadInput(f"--set {setting}: the value is not a YAML scalar.") from error
+    options = read_settings(settings, "mode=original")
     try:
         return kind(**options)
     except ValidationError as error:
-        raise BadInput(f"{name}: {_complaint(error, kind)}.") from error
-
-
-def _complaint(error: ValidationError, kind: type[World]) -> str:
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        known = kind.Options.model_fields
-        return f"there is no option '{key}': {nearest(key, known)}Known: {', '.join(known) or 'none'}"
-    message = first["msg"].removeprefix("Value error, ")
-    return f"option '{key}': {message}" if key else message
+        raise BadInput(f"{name}: {complaint(error, kind.Options)}.") from error
 
 
 def modes_of(kind: type[World]) -> list[str]:
@@ -115,12 +93,4 @@ def check_world(name: Name, settings: Settings = None) -> None:
     make_world(name, settings)
     with console.status(f"Checking {name}"):
         findings = check(lambda: make_world(name, settings))
-    for finding in findings:
-        sign = "[green]ok  [/]" if finding.passed else "[red]FAIL[/]"
-        console.print(f"{sign} [bold]{finding.name}[/]: ", end="")
-        console.print(finding.detail, markup=False, highlight=False)
-    failed = sum(not finding.passed for finding in findings)
-    if failed:
-        console.print(f"\n{name} breaks {failed} of {len(findings)} promises.")
-        raise typer.Exit(1)
-    console.print(f"\n{name} keeps all {len(findings)} promises.")
+    tell(console, name, findings)

@@ -1,4 +1,7 @@
-"""One process, one shared base model: the episodes of all clients are one batch, then each client learns in turn."""
+"""One process, one shared base model: the episodes of all clients are one batch, then each client learns in turn.
+
+Clients that keep something private have adapters of their own; then there is one batch for each adapter.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,23 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import ClassVar
 
-import numpy as np
 from pydantic import Field
 
-from fedse.adapters.packing import unpack
 from fedse.errors import TooLate
 from fedse.federation.sites import Sites
 from fedse.plugins import PluginOptions
 from fedse.rollouts.player import Episode, Player
-from fedse.types import ClientFailure, ClientUpdate, RoundTask, Trajectory
+from fedse.types import Adapter, ClientFailure, ClientUpdate, RoundTask, Trajectory
 
 
 class LocalEngine:
     """Plays the plans of all clients together. Results equal those of clients that play one after another."""
 
     class Options(PluginOptions):
+        operational: ClassVar[frozenset[str]] = frozenset({"processes"})
+
         processes: int = Field(default=0, ge=0)
         """Worker processes in which worlds take their steps; 0 steps them in this one. The results are the same."""
 
@@ -47,12 +51,18 @@ class LocalEngine:
         names = sorted(tasks)
         plans = {name: self._clients[name].plan(tasks[name]) for name in names}
         self.tracker.record("episodes_planned", clients={name: len(plans[name]) for name in names})
-        if any(not np.array_equal(tasks[name].vector, tasks[names[0]].vector) for name in names):
-            raise ValueError("the local engine plays all clients with one adapter; their tasks carry different ones")
+        batches: dict[str, tuple[Adapter, list[Episode]]] = {}
+        for name in names:
+            adapter = self._clients[name].adapter(tasks[name])
+            batches.setdefault(adapter.digest(), (adapter, []))[1].extend(plans[name])
         seconds = tasks[names[0]].seconds
         until = None if seconds is None else began + seconds
         try:
-            played = self._play(tasks[names[0]], [episode for name in names for episode in plans[name]], until)
+            played = [
+                trajectory
+                for digest, (adapter, episodes) in batches.items()
+                for trajectory in self._play(tasks[names[0]].round, adapter, digest, episodes, until)
+            ]
         except TooLate:
             yield from (ClientFailure(name, tasks[name].name, TooLate.__name__) for name in names)
             return
@@ -63,20 +73,21 @@ class LocalEngine:
                 continue
             own = [trajectory for trajectory in played if trajectory.client == name]
             self.tracker.record("client_learning", client=name, round=task.round)
-            # Unpacked anew for each client: nothing one client does to its arrays can reach another.
-            yield self._clients[name].answer(task, unpack(task.vector, task.layout, task.config), own)
+            # Made anew for each client: nothing one client does to its arrays can reach another.
+            yield self._clients[name].answer(task, self._clients[name].adapter(task), own)
 
-    def _play(self, task: RoundTask, episodes: Sequence[Episode], until: float | None) -> list[Trajectory]:
+    def _play(
+        self, round: int, adapter: Adapter, digest: str, episodes: Sequence[Episode], until: float | None
+    ) -> list[Trajectory]:
         if not episodes:
             return []
-        adapter = unpack(task.vector, task.layout, task.config)
         self.policy.load(adapter)
         before = replace(self.policy.usage)
-        played = self.player.play(episodes, adapter.digest(), until)
+        played = self.player.play(episodes, digest, until)
         usage = self.policy.usage
         self.tracker.record(
             "episodes_played",
-            round=task.round,
+            round=round,
             episodes=len(played),
             prefilled=usage.prefilled - before.prefilled,
             prefilled_without_cache=usage.prefilled_without_cache - before.prefilled_without_cache,

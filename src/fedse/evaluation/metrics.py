@@ -11,7 +11,7 @@ from fedse.types import Outcome, Split, Trajectory, WorldScore
 Z95 = 1.959963984540054
 
 
-def wilson(successes: int, episodes: int) -> tuple[float, float]:
+def wilson(successes: float, episodes: int) -> tuple[float, float]:
     """Wilson's 95 % interval of a share.
 
     >>> low, high = wilson(17, 25)

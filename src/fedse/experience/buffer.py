@@ -23,7 +23,8 @@ from fedse.experience.records import from_record, to_record
 from fedse.plugins import PluginOptions
 from fedse.types import Trajectory
 
-SCHEMA = 1
+SCHEMA = 2
+"""2: `content` is a hash of token ids and train mask; in 1 it was one of the token ids alone."""
 APPLICATION_ID = 0x46534542  # "FSEB": tells a buffer from any other SQLite file
 _MAGIC = b"SQLite format 3\0"
 _TABLES = """
@@ -51,7 +52,9 @@ class BufferOptions(PluginOptions):
     """What is kept and what is read. The defaults are the paper's: everything, each distinct trajectory once."""
 
     repeats: bool = False
-    """Keep trajectories whose token ids equal those of an earlier one of the same task."""
+    """Keep trajectories whose token ids and train mask equal those of an earlier one of the same task."""
+    history: bool = True
+    """Learn from all rounds and from what the buffer began with; false: from what the same round found alone."""
     cap: int | None = Field(default=None, ge=1)
     """Learn from at most this many trajectories, the newest first; demonstrations go last."""
     per_task: int | None = Field(default=None, ge=1)
@@ -72,6 +75,8 @@ class Buffer:
             self._connection.execute("PRAGMA synchronous=FULL")
             if fresh:
                 self._create(client, fingerprint)
+            elif self._connection.execute("PRAGMA user_version").fetchone()[0] < SCHEMA:
+                self._upgrade()
 
     def _is_empty(self, client: str, fingerprint: str) -> bool:
         """Look at an existing file without writing to it. One that was cut off while being made is empty, not damaged."""
@@ -106,6 +111,17 @@ class Buffer:
                 "INSERT INTO facts VALUES (?, ?)", [("client", client), ("fingerprint", fingerprint)]
             )
             self._connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            self._connection.execute(f"PRAGMA user_version={SCHEMA}")
+
+    def _upgrade(self) -> None:
+        """Bring a file of an older fedse up to date."""
+        key = "round, world, task, attempt"
+        with self._transaction():
+            rows = self._connection.execute(f"SELECT token_ids, train_mask, {key} FROM trajectories").fetchall()
+            self._connection.executemany(
+                f"UPDATE trajectories SET content = ? WHERE ({key}) = (?, ?, ?, ?)",
+                [(_content(token_ids, train_mask), *place) for token_ids, train_mask, *place in rows],
+            )
             self._connection.execute(f"PRAGMA user_version={SCHEMA}")
 
     def _belongs(self, facts: Mapping[str, str], client: str, fingerprint: str) -> None:
@@ -150,27 +166,33 @@ class Buffer:
             for trajectory in sorted(trajectories, key=lambda item: (item.world, item.task, item.attempt)):
                 if trajectory.round != round:
                     raise ValueError(f"a trajectory of round {trajectory.round} was given to round {round}")
-                content = _content(trajectory)
+                token_ids, train_mask = _blobs(trajectory)
+                content = _content(token_ids, train_mask)
                 if not self.options.repeats and self._holds(trajectory, content):
                     continue
                 self._connection.execute(
-                    "INSERT INTO trajectories VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _row(trajectory, content)
+                    "INSERT INTO trajectories VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*_columns(trajectory), content, _record(trajectory), token_ids, train_mask),
                 )
                 added += 1
         return added
 
     def _holds(self, trajectory: Trajectory, content: str) -> bool:
+        # Without history a round learns from its own finds alone, so an equal one of an earlier round is no repeat.
+        since = 0 if self.options.history else trajectory.round
         found = self._connection.execute(
-            "SELECT 1 FROM trajectories WHERE world = ? AND task = ? AND content = ?",
-            (trajectory.world, trajectory.task, content),
+            "SELECT 1 FROM trajectories WHERE world = ? AND task = ? AND content = ? AND round >= ?",
+            (trajectory.world, trajectory.task, content, since),
         )
         return found.fetchone() is not None
 
-    def read(self) -> list[Trajectory]:
-        """What to learn from, in an order that depends on nothing but the content."""
+    def read(self, round: int | None = None) -> list[Trajectory]:
+        """What to learn from in a round (the newest), in an order that depends on nothing but the content."""
+        last = max(self.rounds(), default=0) if round is None else round
         newest_first = self._connection.execute(
-            "SELECT record, token_ids, train_mask, world, task FROM trajectories"
-            " ORDER BY round DESC, world, task, attempt"
+            "SELECT record, token_ids, train_mask, world, task FROM trajectories WHERE round BETWEEN ? AND ?"
+            " ORDER BY round DESC, world, task, attempt",
+            (0 if self.options.history else last, last),
         )
         chosen: list[Trajectory] = []
         of_task: dict[tuple[str, str], int] = {}
@@ -219,13 +241,16 @@ def _head(path: Path) -> bytes:
         return file.read(len(_MAGIC))
 
 
-def _content(trajectory: Trajectory) -> str:
-    return hashlib.sha256(np.asarray(trajectory.token_ids, dtype="<i4").tobytes()).hexdigest()
+def _blobs(trajectory: Trajectory) -> tuple[bytes, bytes]:
+    ids = np.asarray(trajectory.token_ids, dtype="<i4").tobytes()
+    return ids, np.packbits(np.asarray(trajectory.train_mask, dtype=bool)).tobytes()
 
 
-def _row(trajectory: Trajectory, content: str) -> Sequence[Any]:
-    record = to_record(trajectory)
-    del record["token_ids"], record["train_mask"]
+def _content(token_ids: bytes, train_mask: bytes) -> str:
+    return hashlib.sha256(token_ids + train_mask).hexdigest()
+
+
+def _columns(trajectory: Trajectory) -> Sequence[Any]:
     return (
         trajectory.round,
         trajectory.world,
@@ -235,11 +260,13 @@ def _row(trajectory: Trajectory, content: str) -> Sequence[Any]:
         trajectory.adapter,
         trajectory.outcome.value,
         trajectory.score,
-        content,
-        json.dumps(record, ensure_ascii=False),
-        np.asarray(trajectory.token_ids, dtype="<i4").tobytes(),
-        np.packbits(np.asarray(trajectory.train_mask, dtype=bool)).tobytes(),
     )
+
+
+def _record(trajectory: Trajectory) -> str:
+    record = to_record(trajectory)
+    del record["token_ids"], record["train_mask"]
+    return json.dumps(record, ensure_ascii=False)
 
 
 def _trajectory(record: str, token_ids: bytes, train_mask: bytes) -> Trajectory:

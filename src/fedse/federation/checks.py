@@ -9,7 +9,7 @@ from fedse.adapters.packing import length
 from fedse.plugins import PluginOptions
 from fedse.types import ClientUpdate, Layout, Vector
 
-NOTHING_TRAINED = "it equals the broadcast adapter: nothing was trained"
+UNCHANGED = "it equals the broadcast adapter: learning changed nothing"
 
 
 class CheckOptions(PluginOptions):
@@ -36,7 +36,7 @@ def refusal(update: ClientUpdate, broadcast: Vector, layout: Layout, options: Ch
         return f"{int((~np.isfinite(vector)).sum())} of its values are not finite"
     norm = float(np.linalg.norm(vector.astype(np.float64) - broadcast))
     if norm == 0.0:
-        return NOTHING_TRAINED
+        return UNCHANGED
     if options.max_norm is not None and norm > options.max_norm:
         return f"its change has norm {norm:.4g}, above the bound {options.max_norm:g}"
     largest = float(np.abs(vector).max())

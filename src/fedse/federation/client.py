@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
+from typing import NamedTuple
 
+import numpy as np
 from pydantic import Field
 
-from fedse.adapters.packing import pack
+from fedse.adapters.own import OwnAdapters
+from fedse.adapters.packing import pack, unpack
+from fedse.adapters.personal import PersonalOptions, first_pair
+from fedse.adapters.plan import TensorPlan, frozen, part_to_send, private, sent
+from fedse.adapters.private import PrivatePart
+from fedse.errors import BadInput
 from fedse.evaluation.metrics import score
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
@@ -43,6 +51,16 @@ class EvaluationOptions(PluginOptions):
     """Test tasks of each world, played once after the last round; all of them when null, no test when 0."""
 
 
+class Origin(NamedTuple):
+    """The client that a world was written under in the experiment, and its label there.
+
+    Random numbers are named by it, so a world meets the same tasks and draws whoever holds it.
+    """
+
+    client: str
+    label: str
+
+
 class Client:
     """Everything that happens at a site. The only thing it hands out is a `ClientUpdate`."""
 
@@ -56,11 +74,18 @@ class Client:
         buffer: Buffer,
         journal: Journal,
         learner: Learner,
-        exploration: ExplorationOptions,
+        exploration: ExplorationOptions | None,
         evaluation: EvaluationOptions,
         seed: int,
         outgoing: Outgoing,
+        plan: TensorPlan,
+        private_part: PrivatePart,
+        personal: PersonalOptions,
+        own: OwnAdapters | None = None,
+        origins: Mapping[str, Origin] | None = None,
+        learns: bool = True,
     ) -> None:
+        """Without `exploration` it learns from what its buffer begins with; with `own` it shares nothing."""
         self.name = name
         self.worlds = worlds
         self.chat = chat
@@ -73,19 +98,41 @@ class Client:
         self.evaluation = evaluation
         self.seed = seed
         self.outgoing = outgoing
+        self.tensors = plan
+        self.private_part = private_part
+        self.personal = personal
+        self.own = own
+        self.origins = origins or {label: Origin(name, label) for label in worlds}
+        self.learns = learns
         self._references = cache(self._measure_references)
 
+    def adapter(self, task: RoundTask) -> Adapter:
+        """What this client plays with and learns from: the broadcast adapter with its private tensors in their place, or
+        its own adapter if it shares nothing."""
+        behind = task.round - 1 if task.kind == "train" else task.round
+        if self.own is not None and behind > 0:
+            adapter = self.own.read(behind)
+        else:
+            adapter = unpack(task.vector, task.layout, task.config)
+            kept = self.private_part.before(behind + 1)
+            if self.personal.rank and not kept:
+                kept = first_pair(adapter, self.personal.rank, self.name, self.seed)
+            adapter = Adapter({**adapter.tensors, **kept}, adapter.config)
+        return replace(adapter, frozen=frozen(adapter, self.tensors))
+
     def plan(self, task: RoundTask) -> list[Episode]:
-        """The episodes this client wants played with the broadcast adapter: evaluation, then exploration."""
+        """The episodes this client wants played with its adapter of the round: evaluation, then exploration."""
         episodes = []
         for label in self.worlds:
             if task.world in ("", label):
                 held_out = self._held_out(label, task)
                 episodes += [self._episode(label, item, Purpose.EVALUATE, task.round, 0, 0.0) for item in held_out]
-        if task.kind == "train":
+        if task.kind == "train" and self.exploration is not None and self.learns:
             for label in self.worlds:
                 training = self._instance(label).tasks("train")
-                order = generator(self.seed, self.name, task.round, label, "explore").permutation(len(training))
+                origin = self.origins[label]
+                name = (self.seed, origin.client, task.round, origin.label, "explore")
+                order = generator(*name).permutation(len(training))
                 for index in order[: self.exploration.tasks]:
                     for attempt in range(self.exploration.attempts):
                         episodes.append(
@@ -103,12 +150,12 @@ class Client:
     def answer(self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]) -> ClientUpdate:
         """What leaves the site after the planned episodes were played. Nothing leaves in another way."""
         if task.kind == "train":
-            return self.outgoing.release(self.learn(task, adapter, trajectories), task.vector)
+            return self.outgoing.release(self.learn(task, adapter, trajectories), part_to_send(task, self.tensors))
         if trajectories:
             self.journal.write(task.name, trajectories)
-        scores = self._scores(task, trajectories)
-        update = ClientUpdate(self.name, task.round, None, adapter.layout, {}, {}, scores, task.name)
-        return self.outgoing.release(update, task.vector)
+        layout, scores = sent(adapter, self.tensors).layout, self._scores(task, trajectories)
+        update = ClientUpdate(self.name, task.round, None, layout, {}, {}, scores, task.name)
+        return self.outgoing.release(update, part_to_send(task, self.tensors))
 
     def learn(self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]) -> ClientUpdate:
         """Filter, remember, learn, and say nothing but numbers about it."""
@@ -116,10 +163,11 @@ class Client:
         finished = [item for item in explored if item.outcome is not Outcome.ERROR]
         kept = self.filter.keep(finished)
 
-        self.begin()
+        if self.learns:
+            self.begin()
         added = self.buffer.remember(task.round, kept)
         self.journal.write(f"{task.round:04d}", trajectories)
-        experience = self.buffer.read()
+        experience = self.buffer.read(task.round)
 
         counts = {
             "explored": len(explored),
@@ -133,23 +181,47 @@ class Client:
             "invalid": sum(item.invalid_actions for item in finished),
             "agent_tokens": sum(item.agent_tokens for item in finished),
         }
-        vector, metrics = None, {}
-        key = stream(self.seed, self.name, task.round, "learn")
-        if experience and (learned := self.learner.learn(adapter, experience, key)) is not None:
-            vector, metrics = pack(learned[0]), dict(learned[1])
+        if not self.learns:
+            counts["only_measures"] = 1
+        following, vector, metrics = adapter, None, {}
+        if (learned := self.fit(task.round, adapter, experience)) is not None:
+            following, metrics = learned[0], dict(learned[1])
+            self.private_part.keep(task.round, private(following, self.tensors))
+            vector = pack(sent(following, self.tensors)) if self.own is None else None
             counts["learned_from"] = len(experience)
-        return ClientUpdate(
-            self.name, task.round, vector, adapter.layout, counts, metrics, self._scores(task, trajectories), task.name
-        )
+        if self.own is not None:
+            self.own.write(task.round, following)
+        layout = sent(adapter, self.tensors).layout
+        scores = self._scores(task, trajectories)
+        return ClientUpdate(self.name, task.round, vector, layout, counts, metrics, scores, task.name)
+
+    def _left_alone(self, before: Adapter, after: Adapter) -> None:
+        for name in sorted(before.frozen):
+            if not np.array_equal(before.tensors[name], after.tensors[name]):
+                raise BadInput(
+                    f"learner: {type(self.learner).__name__} changed {name}, which the aggregator keeps frozen: use the "
+                    "learner 'imitation', or an aggregator with which clients train everything."
+                )
+
+    def fit(
+        self, round: int, adapter: Adapter, experience: Sequence[Trajectory]
+    ) -> tuple[Adapter, Mapping[str, float]] | None:
+        """What this client makes of an adapter in a round; None without experience, or when the learner abstains."""
+        if not experience:
+            return None
+        learned = self.learner.learn(adapter, experience, stream(self.seed, self.name, round, "learn"))
+        if learned is not None:
+            self._left_alone(adapter, learned[0])
+        return learned
 
     def begin(self) -> None:
         """Put the demonstrations into an empty buffer, once."""
         if 0 in self.buffer.rounds():
             return
         shown = [
-            trajectory
-            for label in self.worlds
-            for trajectory in self.start.trajectories(self.name, label, self._instance(label), self.chat, self.seed)
+            replace(trajectory, client=self.name, world=label)
+            for label, origin in self.origins.items()
+            for trajectory in self.start.trajectories(*origin, self._instance(label), self.chat, self.seed)
         ]
         if shown:
             self.buffer.remember(0, shown)
@@ -173,7 +245,8 @@ class Client:
     def _episode(
         self, label: str, task: Task, purpose: Purpose, round: int, attempt: int, temperature: float
     ) -> Episode:
-        key = stream(self.seed, self.name, round, label, task.id, purpose, attempt)
+        origin = self.origins[label]
+        key = stream(self.seed, origin.client, round, origin.label, task.id, purpose, attempt)
         return Episode(self.name, label, self.worlds[label], task, purpose, round, attempt, Sampling(key, temperature))
 
     def _scores(self, task: RoundTask, trajectories: Sequence[Trajectory]) -> tuple[WorldScore, ...]:

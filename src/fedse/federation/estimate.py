@@ -35,7 +35,8 @@ def estimate(
     speed = _decoding_speed(clients, model, policy)
     seconds, written, episodes = 0.0, adapter.size * 4 * (rounds + 1), 0
     for client in clients:
-        explored = client.exploration.tasks * client.exploration.attempts * rounds
+        exploration = client.exploration if client.learns else None
+        explored = exploration.tasks * exploration.attempts * rounds if exploration else 0
         between = client.evaluation.tasks if client.evaluation.between is None else client.evaluation.between
         evaluated = (
             2 * client.evaluation.tasks
@@ -65,7 +66,7 @@ def _begins_with(client: Client, label: str, world: World) -> float:
     if begun is not None:
         return begun / len(client.worlds)
     size = getattr(client.start, "size", None)
-    return size(client.name, label, world) if size else 0
+    return size(*client.origins[label], world) if size and client.learns else 0
 
 
 def _someone(world: World) -> tuple[str, str]:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -22,6 +23,8 @@ BUSY, UNREACHABLE, TOO_SLOW, NOT_NEEDED = "Busy", "Unreachable", "TooSlow", "Not
 
 class ParticipationOptions(PluginOptions):
     """Who takes part in a round and how long it waits. By default everybody, as long as it takes, as in the paper."""
+
+    operational: ClassVar[frozenset[str]] = frozenset({"least", "deadline_minutes"})
 
     share: float = Field(default=1.0, gt=0, le=1)
     """Share of the clients that are asked in a round, drawn anew every round."""

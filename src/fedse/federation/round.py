@@ -15,10 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedse.adapters.packing import pack
+from fedse.adapters.plan import plan_of, sent
 from fedse.adapters.stored import UpdateFile, store_update
 from fedse.aggregators.diagnostics import diagnose
 from fedse.errors import NothingTrained
-from fedse.federation.checks import NOTHING_TRAINED, CheckOptions, refusal
+from fedse.federation.checks import UNCHANGED, CheckOptions, refusal
 from fedse.federation.exchange import Exchange
 from fedse.protocols import Aggregator
 from fedse.types import ClientUpdate, RoundReport, RoundTask, ServerState
@@ -34,32 +35,33 @@ def run_round(
 ) -> tuple[ServerState, RoundReport]:
     """From the state after one round to the state after the next. `arrived` tells whether an update may be used."""
     began = time.monotonic()
-    number, broadcast, layout = state.round + 1, pack(state.adapter), state.adapter.layout
+    number, asked = state.round + 1, sent(state.adapter, plan_of(aggregator))
+    broadcast, layout = pack(asked), asked.layout
     stored: dict[str, UpdateFile] = {}
     refused: dict[str, str] = {}
-    sent: dict[str, int] = {}
+    crossed: dict[str, int] = {}
 
     def take(update: ClientUpdate) -> ClientUpdate | None:
         if not arrived(update):
             return None
         if update.vector is not None:
-            sent[update.client] = (update.encoded.array if update.encoded else update.vector).nbytes
+            crossed[update.client] = (update.encoded.array if update.encoded else update.vector).nbytes
         if reason := refusal(update, broadcast, layout, checks):
             refused[update.client] = reason
         elif update.vector is not None:
             stored[update.client] = store_update(update, spool)
         return replace(update, vector=None, encoded=None)
 
-    task = RoundTask(number, "train", broadcast, layout, state.adapter.config)
+    task = RoundTask(number, "train", pack(state.adapter), state.adapter.layout, state.adapter.config)
     answers = exchange.ask(exchange.invited(number), task, take)
 
     # Sorted by name, so that the order of arrival cannot change the result.
     usable = [stored[client] for client in sorted(stored)]
-    if not usable and refused and all(reason == NOTHING_TRAINED for reason in refused.values()):
+    if not usable and refused and all(reason == UNCHANGED for reason in refused.values()):
         reasons = "; ".join(f"{client}: {reason}" for client, reason in sorted(refused.items()))
         raise NothingTrained(f"no update of round {number} could be used ({reasons}).")
     if usable:
-        diagnostics = diagnose(state.adapter, usable)
+        diagnostics = diagnose(asked, usable)
         following, own = aggregator.aggregate(state, usable)
         diagnostics.update(own)
     else:
@@ -73,7 +75,8 @@ def run_round(
         diagnostics={"contributed": [update.client for update in usable], **diagnostics},
         seconds=time.monotonic() - began,
         absent=answers.absent,
-        sent=sent,
+        sent=crossed,
+        broadcast=task.vector.nbytes,
         late=answers.late,
     )
     return following, report

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from safetensors.numpy import load_file, save
@@ -32,10 +32,17 @@ from fedse.types import Adapter, ClientUpdate, RoundReport, RoundTask, ServerSta
 class LimitOptions(PluginOptions):
     """When to give up."""
 
+    operational: ClassVar[frozenset[str]] = frozenset({"error_share"})
+
     error_share: float = Field(default=0.1, ge=0, le=1)
     """Act when a larger share of a client's episodes in one round ended in an error of the world."""
     broken: Literal["stop", "leave_out"] = "stop"
-    """What to do then: stop the run, or leave the client's update out of the round and go on with the others."""
+    """What to do then: stop the run, or leave the client's update out of the round and go on with the others, for
+    good with the same `error_share`."""
+
+    def identity(self) -> dict[str, Any]:
+        """Where to stop changes no result; whom to leave out does."""
+        return super().identity() if self.broken == "stop" else self.model_dump()
 
 
 class Server:
@@ -205,6 +212,7 @@ def to_json(report: RoundReport) -> Mapping[str, Any]:
         "round": report.round,
         "adapter": report.adapter,
         "seconds": round(report.seconds, 3),
+        "broadcast_bytes": report.broadcast,
         "clients": clients,
         "refused": dict(report.refused),
         "absent": dict(report.absent),

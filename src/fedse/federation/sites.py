@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from fedse.adapters.plan import TensorPlan
 from fedse.federation.client import Client
 from fedse.protocols import Engine, Model, Policy, Tracker
 
@@ -18,6 +19,8 @@ class Sites:
     """Name of the run, by which sites keep their state apart."""
     terms: str
     """Digest of what server and sites must agree on."""
+    plan: TensorPlan
+    """What of the adapter sites send."""
     tracker: Tracker
     here: Callable[[], tuple[Model, Policy, Sequence[Client]]]
     """All sites with the model and the policy they share, in this process."""

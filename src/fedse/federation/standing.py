@@ -8,12 +8,14 @@ from fedse.types import ClientUpdate
 
 
 class Standing(StrEnum):
-    """A client that sends nothing sits the round out; the round goes on without it."""
+    """The round goes on without a client that sends nothing."""
 
     SENT = "sent"
     REFUSED = "refused"
     NOTHING_TO_LEARN_FROM = "nothing to learn from yet"
-    NOTHING_TRAINED = "nothing was trained"
+    ABSTAINED = "the learner abstained"
+    KEPT = "learned for itself alone"
+    MEASURED = "only measures"
 
 
 def standing(update: ClientUpdate, sent: bool, refused: bool = False) -> Standing:
@@ -22,4 +24,8 @@ def standing(update: ClientUpdate, sent: bool, refused: bool = False) -> Standin
         return Standing.REFUSED
     if sent:
         return Standing.SENT
-    return Standing.NOTHING_TRAINED if update.counts.get("buffer") else Standing.NOTHING_TO_LEARN_FROM
+    if update.counts.get("only_measures"):
+        return Standing.MEASURED
+    if update.counts.get("learned_from"):
+        return Standing.KEPT
+    return Standing.ABSTAINED if update.counts.get("buffer") else Standing.NOTHING_TO_LEARN_FROM

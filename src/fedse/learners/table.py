@@ -28,7 +28,7 @@ class TableLearner:
 
     def learn(
         self, start: Adapter, trajectories: Sequence[Trajectory], key: int
-    ) -> tuple[Adapter, Mapping[str, float]]:
+    ) -> tuple[Adapter, Mapping[str, float]] | None:
         del key  # Counting needs no random numbers.
         counts = np.zeros((self.model.rows, len(self.model.actions)))
         for trajectory in trajectories:
@@ -40,4 +40,7 @@ class TableLearner:
         target = np.log1p(counts[seen])
         loss = float(((scores[seen] - target) ** 2).mean()) if seen.any() else 0.0
         scores[seen] += self.rate * (target - scores[seen])
-        return Adapter({TENSOR: scores.astype(np.float32)}, start.config), {"loss": loss}
+        fitted = scores.astype(np.float32)
+        if np.array_equal(fitted, start.tensors[TENSOR]):
+            return None  # Counts that did not change since the last round have nothing more to teach.
+        return Adapter({TENSOR: fitted}, start.config), {"loss": loss}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
+from fedse.adapters.plan import part
 from fedse.errors import BadInput, MissingExtra
 from fedse.models.chat import TemplateChat
 from fedse.plugins import PluginOptions
@@ -48,6 +49,8 @@ class CausalLM:
     Options: type[ModelOptions] = ModelOptions
     options: ModelOptions
     name: str
+    revision: str | None = None
+    """Which version of a model on the hub; None is the newest."""
 
     def __init__(self, **options: Any) -> None:
         try:
@@ -73,6 +76,7 @@ class CausalLM:
             target_modules=lora.targets,
             task_type="CAUSAL_LM",
             base_model_name_or_path=self.name,
+            revision=self.revision,
         )
         try:
             self.network = peft.get_peft_model(self.place(base), config)
@@ -114,6 +118,8 @@ class CausalLM:
         present = read_adapter(self.network, Adapter({}, self._config))
         tensors = {}
         for name, tensor in present.tensors.items():
+            if part(name):
+                continue
             if ".lora_A." in name:
                 bound = 1.0 / np.sqrt(tensor.shape[1])
                 drawn = generator(seed, "initial adapter", name).uniform(-bound, bound, tensor.shape)

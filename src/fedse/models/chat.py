@@ -28,7 +28,15 @@ class TemplateChat:
     """
 
     def __init__(self, tokenizer: Any, name: str) -> None:
+        from tokenizers import Tokenizer
+
         self._tokenizer = tokenizer
+        # Text is tokenized once a turn; the library's call around its own fast core costs as much again.
+        self._core = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        self._core.no_truncation()
+        self._core.no_padding()
+        # A world's text must not be able to write a delimiter: special tokens inside it stay ordinary text.
+        self._core.encode_special_tokens = True
         head, middle, between = _delimiters(tokenizer, name)
         specials = set(tokenizer.all_special_ids)
         between_ids = self._delimiter(between)
@@ -52,8 +60,7 @@ class TemplateChat:
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _content(self, text: str) -> list[int]:
-        # A world's text must not be able to write a delimiter: special tokens inside it stay ordinary text.
-        return list(self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+        return self._core.encode(text, add_special_tokens=False).ids
 
     def opening(self, rules: str) -> list[int]:
         return [*self._head, *self._content(rules), *self._middle, *self.reply(ACCEPTANCE)]
@@ -65,7 +72,7 @@ class TemplateChat:
         return [*self._content(text), *self._before_end, self._end]
 
     def text(self, ids: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+        return str(self._core.decode(list(ids), skip_special_tokens=True))
 
 
 def _delimiters(tokenizer: Any, name: str) -> tuple[str, str, str]:

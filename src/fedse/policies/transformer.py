@@ -1,32 +1,22 @@
-"""The language-model policy: many conversations decoded together, each with its keys and values kept between turns.
-
-Every forward pass has one of two fixed shapes: `PREFILL_ROWS` x `PREFILL_TOKENS` for new text and `slots` x 1 for decoding,
-filled up with rows that nobody reads. Matrix libraries may round differently for different numbers of rows; with fixed
-shapes a conversation gets the same bits whatever is decoded beside it.
-"""
+"""The language-model policy: many conversations decoded together, each with its keys and values kept between turns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from fedse.errors import BadInput, SwapFailed
 from fedse.plugins import PluginOptions
+from fedse.policies.decoder import Decoder, Due
 from fedse.protocols import Reply, Sampling, Usage
-from fedse.seeds import uniform
 from fedse.types import Adapter
 
 if TYPE_CHECKING:
-    import torch
-
     from fedse.models.causal_lm import CausalLM
-    from fedse.policies.slot_cache import SlotCache
 
-PREFILL_ROWS = 8
-PREFILL_TOKENS = 32
 _PROBE = "Which adapter is speaking?"
 _PROBE_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.05}
 
@@ -40,18 +30,6 @@ class TransformerOptions(PluginOptions):
     """Longest reply; a longer one is cut and its action is read from what is there."""
 
 
-class Decoder(Protocol):
-    """Runs forward passes over the slots' keys and values."""
-
-    def load(self) -> None:
-        """Take the adapter that the network holds now."""
-        ...
-
-    def logits(self, ids: torch.Tensor, mask: torch.Tensor, cache: SlotCache, keep: torch.Tensor) -> torch.Tensor:
-        """Next-token logits of each row after its token `keep`; `cache.aim` has said where the tokens go."""
-        ...
-
-
 @dataclass
 class _Conversation:
     sampling: Sampling
@@ -61,6 +39,8 @@ class _Conversation:
     """Tokens that belong to the conversation and are not in the cache yet."""
     reply: list[int] | None = None
     """The reply so far; None while no reply is due."""
+    most: int = 0
+    """Longest reply, once it is under way."""
     drawn: int = 0
 
 
@@ -90,33 +70,27 @@ class TransformerPolicy:
             )
         import torch
 
-        from fedse.policies.slot_cache import SlotCache
-
         self.options = TransformerOptions(**options)
         self.slots = self.options.slots
         self.usage = Usage()
         self.model = model
         self._torch = torch
-        self._cache_type: Any = SlotCache
         self._decoder = self.make_decoder()
-        self._forget()
+        self._conversations: dict[int, _Conversation] = {}
+        self._openings: dict[tuple[int, ...], Any] = {}
 
     def make_decoder(self) -> Decoder:
         """The fastest decoder that computes what the network does."""
-        from fedse.policies.llama_decoder import LlamaDecoder
-        from fedse.policies.network_decoder import NetworkDecoder
+        from fedse.policies.graphed import GraphedDecoder
+        from fedse.policies.llama_forward import LlamaForward
+        from fedse.policies.network_forward import NetworkForward
+        from fedse.policies.stepwise import ForwardPass, StepwiseDecoder
 
         network = self.model.network
-        return LlamaDecoder(network) if LlamaDecoder.suits(network) else NetworkDecoder(network)
-
-    def _forget(self) -> None:
-        # A piece that ends at the context's edge is filled up beyond it.
-        longest = self.model.context + PREFILL_TOKENS
-        self._cache = self._cache_type(
-            self.model.network.config.get_text_config().num_hidden_layers, self.slots, longest
-        )
-        self._conversations: dict[int, _Conversation] = {}
-        self._openings: dict[tuple[int, ...], Any] = {}
+        if GraphedDecoder.suits(network):
+            return GraphedDecoder(self.model, self.slots)
+        forward: ForwardPass = LlamaForward(network) if LlamaForward.suits(network) else NetworkForward(network)
+        return StepwiseDecoder(self.model, self.slots, forward)
 
     def load(self, adapter: Adapter) -> None:
         from fedse.adapters.swap import load_adapter, read_adapter
@@ -125,7 +99,7 @@ class TransformerPolicy:
             raise SwapFailed("an adapter cannot be swapped while conversations are open.")
         load_adapter(self.model.network, adapter)
         self._decoder.load()
-        self._forget()
+        self._openings.clear()
         if read_adapter(self.model.network, like=adapter).digest() != adapter.digest():
             raise SwapFailed("after the swap the model holds other LoRA tensors than were given to it.")
         gap = self.probe_gap()
@@ -142,26 +116,23 @@ class TransformerPolicy:
             plain = self.model.network(
                 input_ids=self._torch.tensor([ids], device=self.model.device), use_cache=False, logits_to_keep=1
             ).logits[0, -1]
-            self._conversations[0] = _Conversation(Sampling(0, 0.0), 0, unfed=list(ids))
-            cached = self._feed([0])[0]
-            del self._conversations[0]
+            cached = self._decoder.encode(0, ids)
+            self._decoder.close(0)
             gap = self._torch.softmax(plain.float(), -1) - self._torch.softmax(cached.float(), -1)
         return float(gap.abs().max())
 
     def open(self, opening: Sequence[int], sampling: Sampling) -> int:
         slot = next(number for number in range(self.slots) if number not in self._conversations)
-        conversation = self._conversations[slot] = _Conversation(sampling, 0)
         known = tuple(opening)
         with self._torch.inference_mode():
             if known not in self._openings:
                 # All conversations of a world begin alike, so this part is encoded once for each adapter.
-                conversation.unfed = list(known)
-                self._feed([slot])
-                self._openings[known] = self._cache.copy_out(slot, len(known))
+                self._decoder.encode(slot, known)
+                self._openings[known] = self._decoder.copy_out(slot, len(known))
                 self.usage.prefilled += len(known)
             else:
-                self._cache.copy_in(slot, self._openings[known])
-                conversation.length = len(known)
+                self._decoder.copy_in(slot, self._openings[known])
+        self._conversations[slot] = _Conversation(sampling, len(known))
         return slot
 
     def extend(self, slot: int, ids: Sequence[int]) -> None:
@@ -174,101 +145,40 @@ class TransformerPolicy:
     def ready(self) -> list[Reply]:
         with self._torch.inference_mode():
             while True:
-                waiting = [slot for slot, held in self._conversations.items() if held.reply == []]
-                if waiting:
-                    self._append(waiting, self._feed(waiting))
-                done = [reply for slot in self._conversations if (reply := self._finished(slot))]
-                due = [slot for slot, held in self._conversations.items() if held.reply]
-                if done or not due:
+                if waiting := [slot for slot, held in self._conversations.items() if held.reply == [] and held.unfed]:
+                    self._decoder.begin([self._due(slot) for slot in waiting])
+                if all(held.reply is None for held in self._conversations.values()):
+                    return []
+                done = []
+                for slot, tokens in self._decoder.advance().items():
+                    self.usage.decoded += len(tokens)
+                    if reply := self._grown(slot, tokens):
+                        done.append(reply)
+                if done:
                     return done
-                self._append(due, self._decode(due))
 
     def close(self, slot: int) -> None:
         del self._conversations[slot]
+        self._decoder.close(slot)
 
-    def _finished(self, slot: int) -> Reply | None:
-        conversation = self._conversations[slot]
-        reply = conversation.reply
-        if not reply:
+    def _due(self, slot: int) -> Due:
+        held = self._conversations[slot]
+        ids, held.unfed = held.unfed, []
+        start, held.length = held.length, held.length + len(ids)
+        held.most = max(1, min(self.options.reply_tokens, self.model.context - held.length))
+        return Due(slot, start, ids, held.sampling, held.drawn, held.most)
+
+    def _grown(self, slot: int, tokens: Sequence[int]) -> Reply | None:
+        """The reply, if it is complete with these tokens."""
+        held = self._conversations[slot]
+        assert held.reply is not None
+        held.reply.extend(tokens)
+        ended = held.reply[-1] in self.model.chat.end_ids
+        if not ended and len(held.reply) < held.most:
             return None
-        ended = reply[-1] in self.model.chat.end_ids
-        full = conversation.length + len(conversation.unfed) >= self.model.context
-        if not ended and not full and len(reply) < self.options.reply_tokens:
-            return None
-        conversation.reply = None
-        return Reply(slot, tuple(reply), ended)
-
-    def _append(self, slots: Sequence[int], logits: torch.Tensor) -> None:
-        """Draw the next token of each conversation from its row of logits."""
-        held = [self._conversations[slot] for slot in slots]
-        for conversation, token in zip(held, self._draw(held, logits), strict=True):
-            conversation.unfed.append(token)
-            conversation.drawn += 1
-            assert conversation.reply is not None
-            conversation.reply.append(token)
-        self.usage.decoded += len(slots)
-
-    def _draw(self, held: Sequence[_Conversation], logits: torch.Tensor) -> list[int]:
-        torch = self._torch
-        warm = [index for index, conversation in enumerate(held) if conversation.sampling.temperature > 0]
-        tokens = logits.argmax(dim=-1)
-        if warm:
-            temperatures = torch.tensor([held[index].sampling.temperature for index in warm], dtype=torch.float64)
-            draws = torch.tensor(
-                [uniform(held[index].sampling.key, held[index].drawn) for index in warm], dtype=torch.float64
-            )
-            scaled = logits[warm].double() / temperatures[:, None].to(logits.device)
-            ladder = torch.softmax(scaled, dim=-1).cumsum(dim=-1)
-            aims = draws[:, None].to(logits.device) * ladder[:, -1:]
-            tokens[warm] = torch.searchsorted(ladder, aims, right=True).squeeze(1).clamp(max=logits.shape[1] - 1)
-        return [int(token) for token in tokens.tolist()]
-
-    def _feed(self, slots: Sequence[int]) -> torch.Tensor:
-        """Encode all unfed tokens of these conversations, piece by piece; returns the logits after the last of each."""
-        answers: dict[int, Any] = {}
-        left = list(slots)
-        while left:
-            turn, left = left[:PREFILL_ROWS], left[PREFILL_ROWS:]
-            pieces = [self._conversations[slot].unfed[:PREFILL_TOKENS] for slot in turn]
-            logits = self._prefill(turn, pieces)
-            for row, (slot, piece) in enumerate(zip(turn, pieces, strict=True)):
-                conversation = self._conversations[slot]
-                conversation.length += len(piece)
-                del conversation.unfed[: len(piece)]
-                if conversation.unfed:
-                    left.append(slot)
-                else:
-                    answers[slot] = logits[row]
-        return self._torch.stack([answers[slot] for slot in slots])
-
-    def _prefill(self, slots: Sequence[int], pieces: Sequence[Sequence[int]]) -> torch.Tensor:
-        torch = self._torch
-        device = self.model.device
-        # A pass always has PREFILL_ROWS rows. The first is repeated to fill it up: a repeated row writes the same values.
-        rows = [*slots, *[slots[0]] * (PREFILL_ROWS - len(slots))]
-        filled = [*pieces, *[pieces[0]] * (PREFILL_ROWS - len(slots))]
-        ids = torch.tensor([[*piece, *[0] * (PREFILL_TOKENS - len(piece))] for piece in filled], device=device)
-        starts = torch.tensor([self._conversations[slot].length for slot in rows], device=device)
-        last = torch.tensor([len(piece) - 1 for piece in filled], device=device)
-        return self._forward(ids, torch.tensor(rows, device=device), starts, last)[: len(slots)]
-
-    def _decode(self, slots: Sequence[int]) -> torch.Tensor:
-        torch = self._torch
-        device = self.model.device
-        tokens, lengths = [0] * self.slots, [0] * self.slots
-        for slot, conversation in self._conversations.items():
-            lengths[slot] = conversation.length
-        for slot in slots:
-            conversation = self._conversations[slot]
-            [tokens[slot]] = conversation.unfed
-            conversation.length += 1
-            conversation.unfed.clear()
-        ids = torch.tensor(tokens, device=device)[:, None]
-        logits = self._forward(ids, None, torch.tensor(lengths, device=device), torch.zeros_like(ids[:, 0]))
-        return logits[torch.tensor(slots, device=device)]
-
-    def _forward(
-        self, ids: torch.Tensor, rows: torch.Tensor | None, starts: torch.Tensor, keep: torch.Tensor
-    ) -> torch.Tensor:
-        mask = self._cache.aim(rows, starts, ids.shape[1])
-        return self._decoder.logits(ids, mask, self._cache, keep)
+        complete, held.reply = held.reply, None
+        # The last token was drawn and not fed back.
+        held.length += len(complete) - 1
+        held.unfed = complete[-1:]
+        held.drawn += len(complete)
+        return Reply(slot, tuple(complete), ended)

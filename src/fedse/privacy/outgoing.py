@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -23,8 +24,10 @@ ALLOWED = ("vector", "layout", "counts", "metrics", "scores")
 """Fields of an update that carry content. Engines send these, the names of client and task, and nothing else."""
 
 
-class SharingOptions(PluginOptions):
+class SendingOptions(PluginOptions):
     """What a site sends. Rounding is measured: an update tells it as the metric `rounding`, a share of its change."""
+
+    operational: ClassVar[frozenset[str]] = frozenset({"max_megabytes"})
 
     precision: Precision = "float32"
     """float32 sends the adapter as it is; float16 and int8 send its change, in half and a quarter of the bytes."""
@@ -35,7 +38,7 @@ class SharingOptions(PluginOptions):
 class Outgoing:
     """Rounds, measures and records an update. A client hands out nothing that did not pass here."""
 
-    def __init__(self, ledger: Path, options: SharingOptions) -> None:
+    def __init__(self, ledger: Path, options: SendingOptions) -> None:
         self.ledger = ledger
         self.options = options
 
@@ -53,7 +56,7 @@ class Outgoing:
         if self.options.max_megabytes is not None and size > 1e6 * self.options.max_megabytes:
             raise TooMuchLeaves(
                 f"the update of client '{update.client}' for {update.task} takes {size / 1e6:.3f} MB, more than "
-                f"sharing.max_megabytes = {self.options.max_megabytes:g} allows; nothing was sent."
+                f"sending.max_megabytes = {self.options.max_megabytes:g} allows; nothing was sent."
             )
         self._write(update, leaving)
         return update

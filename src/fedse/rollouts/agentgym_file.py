@@ -1,4 +1,4 @@
-"""Reads conversations in AgentGym's JSON layout, and says of each one that cannot be used on which line it stands and why.
+"""Reads conversations in AgentGym's JSON layout, and says of each one that cannot be used where it stands and why.
 
 The file is a JSON array of records, or one record a line. Read off AgentGym's trainers and clients: `human` speaks first
 (the rules), `gpt` accepts them, then observations and replies take turns; `item_id` is the environment and a number.
@@ -6,6 +6,7 @@ The file is a JSON array of records, or one record a line. Read off AgentGym's t
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -38,10 +39,17 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why the record that begins on a line cannot be used. Quotes nothing of what the conversation says."""
+    """Why a record cannot be used. Quotes nothing of what the conversation says."""
 
     line: int
+    """Where it begins; a file may be all on one line."""
+    number: int
+    """Which record of the file it is, from 1."""
     reason: str
+
+    @property
+    def place(self) -> str:
+        return f"line {self.line}, record {self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,8 @@ class RecordFile:
 
     records: tuple[Record, ...]
     problems: tuple[Problem, ...]
+    digest: str
+    """Hash of the file's bytes."""
 
 
 class _Unusable(Exception):
@@ -59,23 +69,24 @@ class _Unusable(Exception):
 def read_records(path: Path) -> RecordFile:
     """The usable and the unusable records of a file. A file that is not JSON at all is `BadInput`."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        content = path.read_bytes()
+        text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"start: cannot read {path}: {error}.") from error
     records: list[Record] = []
     problems: list[Problem] = []
     # A world's rules stand in every one of its records; one copy of them is enough.
     texts: dict[str, str] = {}
-    for line, value in _values(path, text):
+    for number, (line, value) in enumerate(_values(path, text), start=1):
         try:
             if isinstance(value, _Unusable):
                 raise value
             records.append(_record(line, value, texts))
         except _Unusable as reason:
-            problems.append(Problem(line, str(reason)))
+            problems.append(Problem(line, number, str(reason)))
     if not records and not problems:
         raise BadInput(f"start: {path} holds no records.")
-    return RecordFile(tuple(records), tuple(problems))
+    return RecordFile(tuple(records), tuple(problems), hashlib.sha256(content).hexdigest())
 
 
 def _values(path: Path, text: str) -> Iterator[tuple[int, Any]]:

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from fedse.errors import BadInput, TooLate
@@ -63,6 +64,7 @@ class Player:
         self.context = context
         self._finished = finished
         self._worlds = worlds_in(processes)
+        self._opening = cache(chat.opening)
         self._idle: dict[Any, list[int]] = {}
         self._made = 0
 
@@ -90,7 +92,7 @@ class Player:
                 opened = self._begin(number, episode, world, self._worlds.answer(world))
                 if opened is not None:
                     in_play[opened.slot] = opened
-            asked: list[tuple[_Open, Reply, ParsedReply]] = []
+            asked: list[tuple[_Open, Reply, str, ParsedReply]] = []
             for reply in self.policy.ready() if in_play else []:
                 play = in_play[reply.slot]
                 if reply.full:
@@ -98,11 +100,12 @@ class Player:
                     del in_play[reply.slot]
                     self.policy.close(reply.slot)
                     continue
-                parsed = parse(self.chat.text(reply.ids))
+                text = self.chat.text(reply.ids)
+                parsed = parse(text)
                 self._worlds.ask_step(play.world, parsed.action)
-                asked.append((play, reply, parsed))
-            for play, reply, parsed in asked:
-                if self._answer(play, reply, parsed, self._worlds.answer(play.world)):
+                asked.append((play, reply, text, parsed))
+            for play, reply, text, parsed in asked:
+                if self._answer(play, reply, text, parsed, self._worlds.answer(play.world)):
                     del in_play[reply.slot]
                     self.policy.close(reply.slot)
         return [self._done[number] for number in sorted(self._done)]
@@ -118,7 +121,7 @@ class Player:
         if answer.error:
             self._end(number, episode, "", [], answer, Outcome.ERROR, [], [])
             return None
-        opening = self.chat.opening(answer.rules)
+        opening = self._opening(answer.rules)
         turn = self.chat.turn(answer.observation)
         if len(opening) + len(turn) >= self.context:
             raise BadInput(
@@ -131,7 +134,7 @@ class Player:
         ids = [*opening, *turn]
         return _Open(number, episode, world, slot, answer.rules, answer.observation, ids, [False] * len(ids))
 
-    def _answer(self, play: _Open, reply: Reply, parsed: ParsedReply, answer: Answer) -> bool:
+    def _answer(self, play: _Open, reply: Reply, text: str, parsed: ParsedReply, answer: Answer) -> bool:
         """Take what the world said to the reply; whether the episode is over."""
         play.ids.extend(reply.ids)
         play.mask.extend([True] * len(reply.ids))
@@ -139,7 +142,6 @@ class Player:
         if answer.error:
             self._end(play.number, play.episode, play.rules, play.steps, answer, Outcome.ERROR, play.ids, play.mask)
             return True
-        text = self.chat.text(reply.ids)
         play.steps.append(Step(play.observation, text, parsed.thought, parsed.action, answer.valid))
         turn = [*([] if reply.ended else self.chat.reply("")), *self.chat.turn(answer.observation)]
         if not answer.over and len(play.ids) + len(turn) < self.context:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +33,7 @@ class Recorded:
         """What to do when a record cannot be used: not begin at all, or go on without it and say so."""
 
     def __init__(self, path: Path, bad_records: str = "refuse") -> None:
-        self.path = path
+        self.path = path.expanduser()
         self.bad_records = bad_records
 
     @cached_property
@@ -39,9 +41,7 @@ class Recorded:
         """Read once for all clients of a process."""
         found = read_records(self.path)
         if found.problems and self.bad_records == "refuse":
-            lines = [
-                f"start: {self.path}, line {problem.line}: {problem.reason}." for problem in found.problems[:_SHOWN]
-            ]
+            lines = [f"start: {self.path}, {problem.place}: {problem.reason}." for problem in found.problems[:_SHOWN]]
             if len(found.problems) > _SHOWN:
                 lines.append(f"start: {self.path}: {len(found.problems) - _SHOWN} more records cannot be used.")
             lines[-1] += " Mend the file, or set `start.bad_records: skip` to go on without such records."
@@ -49,23 +49,33 @@ class Recorded:
         return found
 
     def check(self, client: str, label: str, world: World, model: Model) -> list[dict[str, Any]]:
-        """Refuse what could not begin; return warnings about what was left out and what is held out."""
+        """Refuse what could not begin; return warnings about what was left out, is too long, and is held out."""
         chosen = self._of_world(client, label, world)
-        briefest = min(
-            (record for _, record in chosen), key=lambda record: len(record.rules + record.steps[0].observation)
-        )
-        opening = [*model.chat.opening(briefest.rules), *model.chat.turn(briefest.steps[0].observation)]
-        if len(opening) >= model.context:
+        before = _before_learning([record for _, record in chosen], model.chat)
+        if min(before) >= model.context:
             raise BadInput(
-                f"start: in {self.path} the rules and the first observation of world '{label}' take {len(opening)} tokens "
-                f"or more, and the model's context holds {model.context}: use a model with a longer context."
+                f"start: in {self.path} what stands before the first reply to learn from takes {min(before)} tokens or "
+                f"more for world '{label}', and the model's context holds {model.context}: use a model with a longer "
+                "context."
             )
         warnings: list[dict[str, Any]] = []
         if self._file.problems:
             warnings.append(_skipped(self.path, self._file))
+        if too_long := sum(tokens >= model.context for tokens in before):
+            warnings.append(
+                {
+                    "kind": "records_too_long",
+                    "client": client,
+                    "world": label,
+                    "records": too_long,
+                    "message": f"{client}, {label}: of {too_long} of {len(chosen)} records in {self.path} nothing is "
+                    f"learned, because their first reply to learn from lies beyond the model's context of {model.context} "
+                    "tokens: use a model with a longer context, or take them out.",
+                }
+            )
         held_out = {task.id for split in ("validation", "test") for task in world.tasks(split)}
-        learned_from_anyway = {task.id for task in world.tasks("train")}
-        leaked = sum(task in held_out - learned_from_anyway for task, _ in chosen)
+        held_out -= {task.id for task in world.tasks("train")}
+        leaked = sum(task in held_out for task, _ in chosen)
         if leaked:
             warnings.append(
                 {
@@ -78,6 +88,9 @@ class Recorded:
                 }
             )
         return warnings
+
+    def fingerprint(self) -> str:
+        return self._file.digest
 
     def size(self, client: str, label: str, world: World) -> int:
         return len(self._of_world(client, label, world))
@@ -126,6 +139,23 @@ class Recorded:
         )
 
 
+def _before_learning(records: Sequence[Record], chat: Chat) -> list[int]:
+    """How many tokens stand before the first reply that each record is learned from."""
+    openings: dict[str, int] = {}
+    found = []
+    for record in records:
+        if record.rules not in openings:
+            openings[record.rules] = len(chat.opening(record.rules))
+        tokens = openings[record.rules]
+        for step in record.steps:
+            tokens += len(chat.turn(step.observation))
+            if step.learned:
+                break
+            tokens += len(chat.reply(step.reply))
+        found.append(tokens)
+    return found
+
+
 def _names(label: str, world: World) -> list[str]:
     """A second maze of a client is called maze#2 and takes records of that name, or else those of maze."""
     if isinstance(world, AgentGymServer):
@@ -139,14 +169,14 @@ def _without_family(item: str) -> str:
 
 def _skipped(path: Path, file: RecordFile) -> dict[str, Any]:
     def told(problem: Problem) -> str:
-        return f"line {problem.line} ({problem.reason})"
+        return f"{problem.place} ({problem.reason})"
 
     more = len(file.problems) - _SHOWN
     return {
         "kind": "records_skipped",
         "file": str(path),
         "records": len(file.problems),
-        "skipped": {str(problem.line): problem.reason for problem in file.problems},
+        "skipped": [asdict(problem) for problem in file.problems],
         "message": f"{path}: {len(file.problems)} of {len(file.problems) + len(file.records)} records were skipped: "
         + "; ".join(told(problem) for problem in file.problems[:_SHOWN])
         + (f"; and {more} more, all named in events.jsonl" if more > 0 else "")

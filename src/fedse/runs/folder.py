@@ -2,7 +2,7 @@
 
 experiment.yaml   events.jsonl   manifest.json
 rounds/0007/{adapter/, server/, report.json}      the state after round 7; round 0 is the beginning
-clients/NAME/{buffer.sqlite, episodes/}           stays with the client
+clients/NAME/{buffer.sqlite, episodes/, private/} stays with the client
 evaluations/test-0020.json
 """
 
@@ -41,8 +41,8 @@ class RunFolder:
         return folder
 
     @classmethod
-    def create(cls, path: Path, experiment: str, digest: str) -> RunFolder:
-        """Begin a run, or come back to the one that is there if it belongs to the same experiment."""
+    def create(cls, path: Path, experiment: str, digest: str, start: str = "") -> RunFolder:
+        """Begin a run, or come back to the one that is there. `start` is a hash of the files that buffers begin with."""
         folder = cls(path)
         if not (path / "manifest.json").exists():
             with atomic.explained(path):
@@ -50,7 +50,9 @@ class RunFolder:
             if leftover := sorted(item.name for item in path.iterdir() if item.name not in _OWN):
                 raise RunConflict(f"{path} is not empty and not a run (it holds {leftover[0]}): choose another folder.")
             atomic.write_text(path / "experiment.yaml", experiment)
-            folder._write_manifest({"format": FORMAT, "fedse": __version__, "experiment": digest, "rounds": {}})
+            folder._write_manifest(
+                {"format": FORMAT, "fedse": __version__, "experiment": digest, "start": start, "rounds": {}}
+            )
         return cls.existing(path)
 
     def lock(self) -> None:

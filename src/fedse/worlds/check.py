@@ -16,14 +16,14 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 
 from fedse.errors import BadInput
 from fedse.plugins import resolve
+from fedse.promises import Finding, demand, expected, try_promises
 from fedse.types import SPLITS
 from fedse.worlds.reference import ceiling
 from fedse.worlds.transcripts import INVALID, digest, play_on, sample, scripted_action, some_tasks, transcript
@@ -34,41 +34,14 @@ _EXPERT_TASKS = 200
 _CHILD = "import sys; from fedse.worlds.transcripts import digest_in_child; digest_in_child(*sys.argv[1:])"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    name: str
-    passed: bool
-    detail: str
-
-
-class Broken(Exception):
-    """A promise that is not kept; the message says which."""
-
-
 def check(world_factory: WorldFactory, only: Collection[str] = ()) -> list[Finding]:
     """Try every promise, or only those with these names, on fresh instances of the world."""
     states = random.getstate(), np.random.get_state()
     try:
-        return [_try(name, promise, world_factory) for name, promise in _PROMISES.items() if not only or name in only]
+        return try_promises(_PROMISES, world_factory, only)
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])
-
-
-def _try(name: str, promise: Callable[[WorldFactory], str], world_factory: WorldFactory) -> Finding:
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            return Finding(name, True, promise(world_factory))
-    except Broken as broken:
-        return Finding(name, False, str(broken))
-    except Exception as error:
-        # Whatever a world under test raises is a finding; the other promises are still worth trying.
-        return Finding(name, False, f"{type(error).__name__}: {error}")
-
-
-def _demand(kept: bool, otherwise: str) -> None:
-    if not kept:
-        raise Broken(otherwise)
 
 
 # Promises
@@ -76,11 +49,11 @@ def _demand(kept: bool, otherwise: str) -> None:
 
 def _described(world_factory: WorldFactory) -> str:
     world = world_factory()
-    _demand(bool(world.name) and world.version >= 1, "`name` must be a text and `version` a number from 1 up")
-    _demand(bool(world.rules.strip()), "the rules are empty")
+    demand(bool(world.name) and world.version >= 1, "`name` must be a text and `version` a number from 1 up")
+    demand(bool(world.rules.strip()), "the rules are empty")
     for word in ("Thought:", "Action:"):
-        _demand(word in world.rules, f"the rules do not show the form of a reply: '{word}' is missing")
-    _demand(world.turn_limit >= 1, f"the turn limit is {world.turn_limit}")
+        demand(word in world.rules, f"the rules do not show the form of a reply: '{word}' is missing")
+    demand(world.turn_limit >= 1, f"the turn limit is {world.turn_limit}")
     return f"{world.name} version {world.version}, rules of {len(world.rules)} characters, {world.turn_limit} turns"
 
 
@@ -88,9 +61,9 @@ def _splits(world_factory: WorldFactory) -> str:
     world, other = world_factory(), world_factory()
     ids = {split: [task.id for task in world.tasks(split)] for split in SPLITS}
     for split in SPLITS:
-        _demand(bool(ids[split]), f"the {split} split is empty")
-        _demand(len(set(ids[split])) == len(ids[split]), f"the {split} split lists a task twice")
-        _demand(
+        demand(bool(ids[split]), f"the {split} split is empty")
+        demand(len(set(ids[split])) == len(ids[split]), f"the {split} split lists a task twice")
+        demand(
             list(world.tasks(split)) == list(other.tasks(split)), f"two instances list the {split} split differently"
         )
     shared = {
@@ -100,7 +73,7 @@ def _splits(world_factory: WorldFactory) -> str:
     }
     sizes = ", ".join(f"{len(ids[split])} {split}" for split in SPLITS)
     overlap = ", ".join(f"{names} share {count} tasks" for names, count in shared.items() if count)
-    _demand(not overlap or _is_original(world), overlap)
+    demand(not overlap or _is_original(world), overlap)
     return f"{sizes}; {overlap or 'no task in two splits'}"
 
 
@@ -113,14 +86,14 @@ def _same_again(world_factory: WorldFactory) -> str:
     tasks = [task.id for task in some_tasks(one)]
     for task, between in zip(tasks, reversed(tasks), strict=True):
         alone = transcript(one, task)
-        _demand(transcript(two, task) == alone, f"task {task}: two instances give different transcripts")
+        demand(transcript(two, task) == alone, f"task {task}: two instances give different transcripts")
         first, _ = one.reset(options={"task": task})
         woven: list[tuple[Any, ...]] = [(first, one.rules, one.turn_limit)]
         for answer in play_on(one, task, 0):
             woven.append(answer)
             two.reset(options={"task": between})
             two.step(INVALID[0])
-        _demand(woven == alone, f"task {task}: playing another instance in between changes the transcript")
+        demand(woven == alone, f"task {task}: playing another instance in between changes the transcript")
     return f"{len(tasks)} tasks, twice and interleaved with another instance"
 
 
@@ -131,7 +104,7 @@ def _same_elsewhere(world_factory: WorldFactory) -> str:
         importable = resolve("world", path) is type(world)
     except Exception:
         importable = False
-    _demand(importable, f"{path} cannot be imported by another process; put the class at the top level of a module")
+    demand(importable, f"{path} cannot be imported by another process; put the class at the top level of a module")
     expected = digest(world)
     for hash_seed in ("0", "4242"):
         answer = subprocess.run(
@@ -141,8 +114,8 @@ def _same_elsewhere(world_factory: WorldFactory) -> str:
             text=True,
             check=False,
         )
-        _demand(answer.returncode == 0, f"another process fails: {answer.stderr.strip().splitlines()[-1:]}")
-        _demand(answer.stdout == expected, f"another process with PYTHONHASHSEED={hash_seed} differs or prints")
+        demand(answer.returncode == 0, f"another process fails: {answer.stderr.strip().splitlines()[-1:]}")
+        demand(answer.stdout == expected, f"another process with PYTHONHASHSEED={hash_seed} differs or prints")
     return "two processes with different hash seeds give the same tasks and transcripts"
 
 
@@ -153,9 +126,9 @@ def _no_global_randomness(world_factory: WorldFactory) -> str:
         np.random.seed(seed)
         before = random.getstate(), repr(np.random.get_state())
         digests.add(digest(world_factory()))
-        _demand(random.getstate() == before[0], "the world draws from or reseeds `random`")
-        _demand(repr(np.random.get_state()) == before[1], "the world draws from or reseeds `numpy.random`")
-    _demand(len(digests) == 1, "transcripts depend on the seed of `random` or `numpy.random`")
+        demand(random.getstate() == before[0], "the world draws from or reseeds `random`")
+        demand(repr(np.random.get_state()) == before[1], "the world draws from or reseeds `numpy.random`")
+    demand(len(digests) == 1, "transcripts depend on the seed of `random` or `numpy.random`")
     return "global generators are neither used nor changed"
 
 
@@ -164,7 +137,7 @@ def _silent(world_factory: WorldFactory) -> str:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         digest(world_factory())
     printed = out.getvalue() + err.getvalue()
-    _demand(not printed, f"the world prints: {printed[:60]!r}")
+    demand(not printed, f"the world prints: {printed[:60]!r}")
     return "nothing is printed"
 
 
@@ -175,13 +148,13 @@ def _branches(world_factory: WorldFactory) -> str:
         for turn in range(world.turn_limit):
             saved = world.save()
             kept = copy.deepcopy(saved)
-            _demand(_is_plain(saved), "the saved state holds more than plain values")
+            demand(_is_plain(saved), "the saved state holds more than plain values")
             onward = list(play_on(world, task.id, turn))
-            _demand(saved == kept, f"task {task.id}: playing on changes a saved state")
+            demand(saved == kept, f"task {task.id}: playing on changes a saved state")
             for instance in (world, world_factory()):
                 instance.restore(saved)
                 again = list(play_on(instance, task.id, turn))
-                _demand(again == onward, f"task {task.id}: play after restore differs from turn {turn} on")
+                demand(again == onward, f"task {task.id}: play after restore differs from turn {turn} on")
             if len(onward) == 1:
                 break
             world.restore(saved)
@@ -200,7 +173,7 @@ def _is_plain(value: Any) -> bool:
 def _expert(world_factory: WorldFactory) -> str:
     world = world_factory()
     if not world.has_expert:
-        with _expected(BadInput, "expert() of a world without one"):
+        with expected(BadInput, "expert() of a world without one"):
             world.reset(options={"task": world.tasks("train")[0].id})
             world.expert()
         return "this world has none, so its ceiling is not known"
@@ -210,9 +183,9 @@ def _expert(world_factory: WorldFactory) -> str:
         rates[split] = ceiling(world, tasks), len(tasks)
         world.reset(options={"task": tasks[0].id})
         thought, action = world.expert()
-        _demand(bool(thought.strip()) and bool(action.strip()), "the expert's thought or action is empty")
+        demand(bool(thought.strip()) and bool(action.strip()), "the expert's thought or action is empty")
     told = ", ".join(f"{rate:.1%} of {count} {split} tasks" for split, (rate, count) in rates.items())
-    _demand(all(rate == 1 for rate, _ in rates.values()) or _is_original(world), f"the expert solves {told}")
+    demand(all(rate == 1 for rate, _ in rates.values()) or _is_original(world), f"the expert solves {told}")
     return f"the expert solves {told}"
 
 
@@ -225,13 +198,13 @@ def _invalid_actions(world_factory: WorldFactory) -> str:
             while turns < world.turn_limit:
                 turns += 1
                 observation, _, terminated, truncated, info = world.step(action)
-                _demand(info["valid"] is False, f"the action {action!r} counts as valid")
-                _demand(bool(observation.strip()), f"the action {action!r} gets no answer")
+                demand(info["valid"] is False, f"the action {action!r} counts as valid")
+                demand(bool(observation.strip()), f"the action {action!r} gets no answer")
                 if terminated or truncated:
                     break
-            _demand(terminated or truncated, f"only invalid actions, and no end after {world.turn_limit} turns")
-            _demand(turns == world.turn_limit, f"only invalid actions, and an end after {turns} turns")
-            _demand(info["success"] is False, "an episode of invalid actions is a success")
+            demand(terminated or truncated, f"only invalid actions, and no end after {world.turn_limit} turns")
+            demand(turns == world.turn_limit, f"only invalid actions, and an end after {turns} turns")
+            demand(info["success"] is False, "an episode of invalid actions is a success")
     return f"answered, cost a turn, and the episode ends at its {world.turn_limit} turns"
 
 
@@ -243,50 +216,39 @@ def _legal_actions(world_factory: WorldFactory) -> str:
         while not over:
             here = world.save()
             for action in world.legal_actions() or []:
-                _demand(world.step(action)[4]["valid"] is True, f"task {task.id}: legal action {action!r} is not valid")
+                demand(world.step(action)[4]["valid"] is True, f"task {task.id}: legal action {action!r} is not valid")
                 tried += 1
                 world.restore(here)
             _, _, terminated, truncated, info = world.step(
                 world.expert()[1] if world.has_expert else world.trivial(0.5)
             )
-            _demand(info["valid"] is True or not world.has_expert, f"task {task.id}: the expert's action is not valid")
+            demand(info["valid"] is True or not world.has_expert, f"task {task.id}: the expert's action is not valid")
             over = terminated or truncated
     return f"{tried} listed actions are valid" if tried else "not listed by this world"
 
 
 def _errors(world_factory: WorldFactory) -> str:
     world = world_factory()
-    with _expected(RuntimeError, "step() before reset()"):
+    with expected(RuntimeError, "step() before reset()"):
         world.step(INVALID[1])
-    with _expected(BadInput, "an unknown task id"):
+    with expected(BadInput, "an unknown task id"):
         world.reset(options={"task": "no such task"})
     task = world.tasks("train")[0].id
     transcript(world, task)
-    with _expected(RuntimeError, "step() after the end"):
+    with expected(RuntimeError, "step() after the end"):
         world.step(INVALID[1])
     return "an unknown task is a BadInput; a step outside an episode is a RuntimeError"
-
-
-@contextlib.contextmanager
-def _expected(error: type[Exception], what: str) -> Iterator[None]:
-    try:
-        yield
-    except error:
-        return
-    except Exception as other:
-        raise Broken(f"{what} raises {type(other).__name__} instead of {error.__name__}") from other
-    raise Broken(f"{what} does not raise {error.__name__}")
 
 
 def _in_spaces(world_factory: WorldFactory) -> str:
     world = world_factory()
     for task in some_tasks(world):
         for observation, *_ in transcript(world, task.id):
-            _demand(world.observation_space.contains(observation), f"outside the observation space: {observation!r}")
+            demand(world.observation_space.contains(observation), f"outside the observation space: {observation!r}")
         world.reset(options={"task": task.id})
         experts = [world.expert()[1]] if world.has_expert else []
         for action in (*experts, world.trivial(0.0), world.trivial(1 - 1e-9)):
-            _demand(world.action_space.contains(action), f"outside the action space: {action!r}")
+            demand(world.action_space.contains(action), f"outside the action space: {action!r}")
     return "observations and actions are texts of the declared spaces"
 
 

@@ -132,7 +132,7 @@ class GridEngine:
         client, task = errand.client, errand.task
         if not reply.has_error():
             try:
-                return read_answer(from_records(reply.content), client, task)
+                return read_answer(from_records(reply.content), client, task, self._sites.plan)
             except (KeyError, TypeError, ValueError, AttributeError):
                 return ClientFailure(client, task.name, "UnreadableAnswer")
         code = reply.error.code

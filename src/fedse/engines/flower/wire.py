@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedse.adapters.plan import TensorPlan, part_to_send
 from fedse.adapters.rounding import decode
 from fedse.types import ClientFailure, ClientUpdate, Encoded, Layout, RoundTask, WorldScore
 
@@ -77,7 +78,7 @@ def pack_answer(answer: Answer) -> Parcel:
     return Parcel(header, answer.encoded.array if answer.encoded else None)
 
 
-def read_answer(parcel: Parcel, client: str, task: RoundTask) -> Answer:
+def read_answer(parcel: Parcel, client: str, task: RoundTask, plan: TensorPlan) -> Answer:
     """The answer of a client to a task. Both are known to the engine; what the message says of them is not believed."""
     head = parcel.header
     if "failure" in head:
@@ -87,7 +88,7 @@ def read_answer(parcel: Parcel, client: str, task: RoundTask) -> Answer:
         if parcel.array is None:
             raise ValueError("an answer without the array it announces")
         encoded = Encoded(head["precision"], parcel.array)
-        vector = decode(encoded, task.vector)
+        vector = decode(encoded, part_to_send(task, plan))
     return ClientUpdate(
         client=client,
         round=task.round,

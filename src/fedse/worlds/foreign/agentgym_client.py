@@ -1,6 +1,6 @@
 """A client of AgentGym's environment servers, for people who run them already.
 
-A server that is down, slow or confused raises `ServerFailed`: the episode is an error, never a failure of the agent.
+A server that is down, slow or confused raises `AgentGymFailed`: the episode is an error, never a failure of the agent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -31,7 +31,7 @@ Range = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_len
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-class ServerFailed(FedseError):
+class AgentGymFailed(FedseError):
     """An AgentGym server did not answer, or not in its own protocol."""
 
 
@@ -42,6 +42,8 @@ class AgentGymServer(ForeignWorld):
     version = 1
 
     class Options(World.Options):
+        operational: ClassVar[frozenset[str]] = frozenset({"url", "timeout"})
+
         url: str = Field(pattern=r"^https?://[^\s/]+")
         """Address of the server, as given to AgentGym; for maze and wordle it ends in /maze or /wordle."""
         environment: Literal["babyai", "textcraft", "webshop", "maze", "wordle", "alfworld", "sciworld"]
@@ -147,10 +149,12 @@ class AgentGymServer(ForeignWorld):
             raise self._failed(address, f"it reports an error: {str(answer['error'])[:200]}")
         return answer
 
-    def _failed(self, address: str, what: str) -> ServerFailed:
+    def _failed(self, address: str, what: str) -> AgentGymFailed:
         # An environment whose last request failed is in an unknown state; the next episode asks for a new one.
         self._identity = None
-        return ServerFailed(f"agentgym: the server at {address} failed: {what}; see whether it runs and what it logs.")
+        return AgentGymFailed(
+            f"agentgym: the server at {address} failed: {what}; see whether it runs and what it logs."
+        )
 
     def _field(self, answer: Any, name: str, *kinds: type) -> Any:
         found = answer.get(name) if isinstance(answer, dict) else None
@@ -220,6 +224,6 @@ class AgentGymServer(ForeignWorld):
     def close(self) -> None:
         """Give the environment back. Several servers cannot, so a refusal is no error."""
         if self._identity is not None:
-            with contextlib.suppress(ServerFailed):
+            with contextlib.suppress(AgentGymFailed):
                 self._ask("close", {})
             self._identity = None

@@ -22,16 +22,18 @@ class Narrator:
     rules_length: Literal["full", "brief"]
     view_length: Literal["full", "brief"]
     feedback: Literal["letters", "words"]
+    blanks: bool
+    """Whether words are written letter by letter."""
     guesses: int
 
     def spelled(self, word: str) -> str:
-        """A word as an action."""
-        return " ".join(word) if self.vocabulary else word
+        """A word as it stands in observations, thoughts and actions."""
+        return " ".join(word) if self.blanks else word
 
     def start(self, words: Sequence[str]) -> str:
         if self.vocabulary:
             return "Let's start Wordle!"
-        listed = ", ".join(words)
+        listed = ", ".join(self.spelled(word) for word in words)
         if self.view_length == "brief":
             return f"words: {listed}"
         return f"A new game. The hidden word is one of these {len(words)} words: {listed}."
@@ -40,10 +42,10 @@ class Narrator:
         if self.vocabulary:
             return " ".join(marks)
         if self.feedback == "letters":
-            told = f"{guess}: {' '.join(marks)}"
+            told = f"{self.spelled(guess)}: {' '.join(marks)}"
         else:
             told = ", ".join(f"{letter} {_MARK_WORDS[mark]}" for letter, mark in zip(guess, marks, strict=True))
-            told = told if self.view_length == "brief" else f"{guess}: {told}"
+            told = told if self.view_length == "brief" else f"{self.spelled(guess)}: {told}"
         if left == 0:
             return f"{told}. {self._lost(hidden)}"
         return told if self.view_length == "brief" else f"{told}. {self._remaining(left)}"
@@ -60,16 +62,17 @@ class Narrator:
     def solved(self, word: str) -> str:
         if self.vocabulary:
             return "g g g g g"
-        return "Correct!" if self.view_length == "brief" else f'Correct: the hidden word is "{word}".'
+        return "Correct!" if self.view_length == "brief" else f'Correct: the hidden word is "{self.spelled(word)}".'
 
     def _lost(self, hidden: str) -> str:
-        return f"No guesses left. The hidden word was {hidden}."
+        return f"No guesses left. The hidden word was {self.spelled(hidden)}."
 
     def _remaining(self, left: int) -> str:
         return "You have 1 guess left." if left == 1 else f"You have {left} guesses left."
 
-    def thought(self, guess: str, possible: Sequence[str], first: bool) -> str:
+    def thought(self, word: str, possible: Sequence[str], first: bool) -> str:
         """Why to guess this word, told from the list and the marks so far."""
+        guess = word if self.vocabulary else self.spelled(word)
         brief = self.rules_length == "brief"
         if first:
             if brief:
@@ -78,7 +81,8 @@ class Narrator:
         if len(possible) == 1:
             return f"Only {guess} fits." if brief else f'Only "{guess}" fits all the marks so far.'
         if len(possible) <= 3:
-            names = " and ".join([", ".join(possible[:-1]), possible[-1]])
+            *others, last = possible if self.vocabulary else [self.spelled(name) for name in possible]
+            names = " and ".join([", ".join(others), last])
             return (
                 f"{names} fit, try {guess}." if brief else f'The words {names} fit all the marks, so I try "{guess}".'
             )
@@ -96,9 +100,11 @@ class Narrator:
 
     def _brief_rules(self) -> str:
         if self.vocabulary:
-            where = f"It is one of: {', '.join(self.vocabulary)}. Write a guess with blanks, like s h i r e."
+            where = f"It is one of: {', '.join(self.vocabulary)}."
         else:
             where = "It is one of the listed words, and so must be your guesses."
+        if self.blanks:
+            where += " Write a guess with blanks, like s h i r e."
         return (
             f"Find the hidden word in {self.guesses} guesses. {where} "
             f"Each letter of a guess is marked: {self._meaning()}.\n"
@@ -118,6 +124,8 @@ class Narrator:
                 "At the start of a game you are given a short list of words. The hidden word is one of them, and only "
                 "they are accepted as guesses. Anything else counts as a guess and tells you nothing."
             )
+            if self.blanks:
+                where += ' Write a guess as five letters with blanks between them, like "s h i r e".'
         return (
             "You are an expert at Wordle. Find a hidden word of five letters. "
             f"You have {self.guesses} guesses and should use as few of them as you can.\n{where}\n"

@@ -46,12 +46,14 @@ class Wordle(World):
     version = 1
 
     class Options(TwoModeOptions):
-        CLEAN_ONLY = ("observation_length", "feedback", "words", "candidates", "lookalikes")
+        CLEAN_ONLY = ("observation_length", "feedback", "spelling", "words", "candidates", "lookalikes")
 
         observation_length: Literal["full", "brief"] = "full"
         """Whole sentences each turn, or the bare marks."""
         feedback: Literal["letters", "words"] = "letters"
         """How a guess is marked: with g, y and b, or with the words correct, elsewhere and absent."""
+        spelling: Literal["words", "letters"] = "words"
+        """Write "crane", or "c r a n e", as original mode does with guesses: many tokenizers hide the letters of words."""
         guesses: int = Field(default=6, ge=2)
         """Guesses per game; one that is not a listed word counts too."""
         letter_counting: bool | None = None
@@ -76,6 +78,7 @@ class Wordle(World):
             rules_length=self.options.rules,
             view_length=self.options.observation_length,
             feedback=self.options.feedback,
+            blanks=self._original or self.options.spelling == "letters",
             guesses=self.options.guesses,
         )
 

@@ -20,10 +20,12 @@ from transformers import (
 )
 
 from fedse.models.tiny import Tiny
-from fedse.policies.llama_decoder import LlamaDecoder
-from fedse.policies.network_decoder import NetworkDecoder
+from fedse.policies.decoder import Decoder
+from fedse.policies.llama_forward import LlamaForward
+from fedse.policies.network_forward import NetworkForward
 from fedse.policies.slot_cache import SlotCache
-from fedse.policies.transformer import Decoder, TransformerPolicy
+from fedse.policies.stepwise import StepwiseDecoder
+from fedse.policies.transformer import TransformerPolicy
 from fedse.protocols import Sampling
 from fedse.rollouts.player import Episode, Player
 from fedse.seeds import generator, stream
@@ -83,8 +85,8 @@ def ids_of(rows: int, tokens: int) -> torch.Tensor:
 def test_logits_are_those_of_the_network(name: str, targets: str) -> None:
     """New text in pieces, in any order of rows, then token after token, beyond the first columns of the cache."""
     network = adapted(NETWORKS[name](), TARGETS[targets])
-    assert LlamaDecoder.suits(network)
-    decoder, cache = LlamaDecoder(network), SlotCache(2, 3, 512)
+    assert LlamaForward.suits(network)
+    decoder, cache = LlamaForward(network), SlotCache(2, 3, 512)
     ids = ids_of(3, 150)
     plain = network(input_ids=ids).logits
     assert plain.std() > 0.1
@@ -104,7 +106,7 @@ def test_logits_are_those_of_the_network(name: str, targets: str) -> None:
 @torch.inference_mode()
 def test_loading_takes_the_adapter_that_the_network_holds_then() -> None:
     network = adapted(NETWORKS["llama"](), TARGETS["all"])
-    decoder = LlamaDecoder(network)
+    decoder = LlamaForward(network)
     ids, keep = ids_of(1, 9), torch.tensor([8])
 
     def answer() -> torch.Tensor:
@@ -125,26 +127,28 @@ def test_loading_takes_the_adapter_that_the_network_holds_then() -> None:
 def test_other_networks_run_through_transformers() -> None:
     llama = adapted(NETWORKS["llama"](), TARGETS["some"])
     gpt = GPT2LMHeadModel(GPT2Config(vocab_size=96, n_embd=48, n_layer=1, n_head=2))
-    assert LlamaDecoder.suits(llama)
-    assert not LlamaDecoder.suits(adapted(gpt, ["c_attn"]))
-    assert not LlamaDecoder.suits(adapted(LlamaForCausalLM(LlamaConfig(**SHAPE, hidden_act="gelu")), TARGETS["some"]))
-    assert not LlamaDecoder.suits(adapted(NETWORKS["llama"](), ["q_proj", "embed_tokens"]))
+    assert LlamaForward.suits(llama)
+    assert not LlamaForward.suits(adapted(gpt, ["c_attn"]))
+    assert not LlamaForward.suits(adapted(LlamaForCausalLM(LlamaConfig(**SHAPE, hidden_act="gelu")), TARGETS["some"]))
+    assert not LlamaForward.suits(adapted(NETWORKS["llama"](), ["q_proj", "embed_tokens"]))
     eager = LlamaForCausalLM._from_config(LlamaConfig(**SHAPE), attn_implementation="eager")
-    assert not LlamaDecoder.suits(adapted(eager, TARGETS["some"]))
-    assert not LlamaDecoder.suits(llama.to(torch.bfloat16))
+    assert not LlamaForward.suits(adapted(eager, TARGETS["some"]))
+    assert not LlamaForward.suits(llama.to(torch.bfloat16))
 
 
 def test_the_policy_chooses_by_precision() -> None:
-    for dtype, expected in (("float32", LlamaDecoder), ("bfloat16", NetworkDecoder)):
+    for dtype, expected in (("float32", LlamaForward), ("bfloat16", NetworkForward)):
         model = Tiny(width=32, layers=1, dtype=dtype, device="cpu")
-        assert type(TransformerPolicy(model)._decoder) is expected
+        decoder = TransformerPolicy(model)._decoder
+        assert isinstance(decoder, StepwiseDecoder)
+        assert type(decoder.forward) is expected
 
 
 class ThroughTransformers(TransformerPolicy):
     """The policy as it is for networks without a fast path."""
 
     def make_decoder(self) -> Decoder:
-        return NetworkDecoder(self.model.network)
+        return StepwiseDecoder(self.model, self.slots, NetworkForward(self.model.network))
 
 
 def make_maze() -> Maze:
@@ -178,7 +182,7 @@ def test_episodes_are_the_same_through_transformers_and_in_any_batch(tiny: Any) 
 def test_a_conversation_gets_the_same_bits_beside_a_much_longer_one() -> None:
     """The longer one widens the cache for both."""
     network = adapted(NETWORKS["llama"](), TARGETS["all"])
-    decoder = LlamaDecoder(network)
+    decoder = LlamaForward(network)
     ids, keep = ids_of(2, 460), torch.zeros(2, dtype=torch.long)
 
     def answers(lengths: list[int]) -> torch.Tensor:

@@ -57,7 +57,7 @@ class _Layer:
     down: _Matrix
 
 
-class LlamaDecoder:
+class LlamaForward:
     """The network as it was when `load` was called last."""
 
     def __init__(self, network: Any) -> None:
@@ -83,7 +83,7 @@ class LlamaDecoder:
         if sum(parameter.nbytes for parameter in parameters) > _MOST_BYTES:
             return False
         base = network.get_base_model()
-        linear = set(_linear_modules(base))
+        linear = set(linear_modules(base))
         adapted = {module for module in base.modules() if isinstance(module, BaseTunerLayer)}
         plain = {getattr(module, "base_layer", module) for module in linear}
         return (
@@ -164,7 +164,7 @@ class LlamaDecoder:
         return layer.out(seen.reshape(rows, tokens, heads * size))
 
 
-def _linear_modules(base: Any) -> Iterator[Any]:
+def linear_modules(base: Any) -> Iterator[Any]:
     for layer in base.model.layers:
         yield from (getattr(layer.self_attn, name) for name in _ATTENTION)
         yield from (getattr(layer.mlp, name) for name in _FEED_FORWARD)

@@ -9,7 +9,7 @@ import torch
 from fedse.policies.slot_cache import SlotCache
 
 
-class NetworkDecoder:
+class NetworkForward:
     """Asks the network itself, with the adapter beside its frozen weights."""
 
     def __init__(self, network: Any) -> None:

@@ -1,0 +1,385 @@
+"""Speed and memory of one learning round, three ways on the same trajectories in the same batches.
+
+trainer  PEFT with Hugging Face's Trainer: padded batches, labels of -100 where the world speaks, bf16 on a GPU
+padded   the learner as it is for networks without a fast path: padded, logits of the agent's tokens only
+packed   the learner as it is
+
+python benchmarks/learning.py --model nano --recipe recipes/nano.yaml --threads 1
+python benchmarks/learning.py --model smollm2-shape --trajectories 128 --tokens 2048 --batch 32 --output learning.json
+
+`smollm2-shape` is SmolLM2-135M with random weights: as fast as the real one, and nothing to download. Without a recipe
+trajectories are random tokens: an opening that all share, then observations and replies in turn, up to a random length.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+
+from fedse.adapters.swap import load_adapter, read_adapter
+from fedse.learners.imitation import Imitation
+from fedse.learners.lora_vector import LoraVector
+from fedse.learners.packing import Example, examples_of, group
+from fedse.learners.padded_network import PaddedNetwork
+from fedse.learners.passes import PaddedPass
+from fedse.models.causal_lm import CausalLM
+from fedse.models.huggingface import HuggingFace
+from fedse.models.nano import Nano
+from fedse.models.tiny import byte_tokenizer
+from fedse.plugins import resolve
+from fedse.rollouts.demonstrations import Demonstrations
+from fedse.types import Adapter, Outcome, Purpose, Trajectory
+
+KEY = 1
+
+
+class SmolLM2Shape(CausalLM):
+    name = "benchmark/smollm2-shape"
+
+    def load(self, dtype: Any) -> tuple[Any, Any]:
+        from transformers import LlamaConfig, LlamaForCausalLM
+
+        config = LlamaConfig(
+            vocab_size=49_152,
+            hidden_size=576,
+            intermediate_size=1536,
+            num_hidden_layers=30,
+            num_attention_heads=9,
+            num_key_value_heads=3,
+            max_position_embeddings=8192,
+            tie_word_embeddings=True,
+        )
+        torch.manual_seed(0)
+        return LlamaForCausalLM(config).to(dtype), byte_tokenizer()
+
+
+def model_of(name: str, device: str, threads: int | None) -> Any:
+    made = {"nano": Nano, "smollm2-shape": SmolLM2Shape}.get(name)
+    settings: dict[str, Any] = {"device": device, "threads": threads}
+    return made(**settings) if made else HuggingFace(path=name, **settings)
+
+
+def random_trajectories(count: int, shortest: int, longest: int, opening: int, vocabulary: int) -> list[Trajectory]:
+    """Observations of 60 to 120 tokens and replies of 20 to 50, as in the worlds."""
+    random = np.random.default_rng(0)
+    start = random.integers(0, vocabulary, opening).tolist()
+    made = []
+    for length in random.integers(shortest, longest + 1, count):
+        train = [False] * opening
+        while len(train) < length:
+            train += [False] * int(random.integers(60, 121)) + [True] * int(random.integers(20, 51))
+        ids = start + random.integers(0, vocabulary, length - opening).tolist()
+        made.append(
+            Trajectory(
+                client="client",
+                world="world",
+                task=str(len(made)),
+                purpose=Purpose.EXPLORE,
+                round=1,
+                attempt=0,
+                adapter="",
+                steps=(),
+                closing="",
+                outcome=Outcome.SUCCESS,
+                score=1.0,
+                token_ids=tuple(ids),
+                train_mask=(*train[: length - 1], True),
+            )
+        )
+    return made
+
+
+def trajectories_of_recipe(recipe: Path, count: int, model: Any) -> dict[str, list[Trajectory]]:
+    found = {}
+    for client, content in yaml.safe_load(recipe.read_text())["clients"].items():
+        for world in content["worlds"]:
+            options = {key: value for key, value in world.items() if key != "name"}
+            built = resolve("world", world["name"])(**options)
+            found[client] = Demonstrations(count).trajectories(client, world["name"], built, model.chat, 0)
+    return found
+
+
+class InOrder(torch.utils.data.Dataset[dict[str, Any]]):
+    def __init__(self, batches: Sequence[Sequence[Example]]) -> None:
+        self.examples = [example for batch in batches for example in batch]
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        example = self.examples[index]
+        return {"input_ids": example.ids, "labels": np.where(example.train, example.ids, -100)}
+
+
+def collated(items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    longest = max(len(item["input_ids"]) for item in items)
+
+    def padded(key: str, value: int) -> torch.Tensor:
+        rows = [np.pad(item[key], (0, longest - len(item[key])), constant_values=value) for item in items]
+        return torch.from_numpy(np.stack(rows))
+
+    attention = [np.arange(longest) < len(item["input_ids"]) for item in items]
+    return {
+        "input_ids": padded("input_ids", 0),
+        "labels": padded("labels", -100),
+        "attention_mask": torch.from_numpy(np.stack(attention).astype(np.int64)),
+    }
+
+
+class WithTrainer:
+    """Gets our batches in our order, sorted by length, which spares it most padding."""
+
+    def __init__(self, model: Any, given: argparse.Namespace) -> None:
+        self.model, self.given = model, given
+
+    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> tuple[Adapter, dict[str, float]]:
+        from torch.utils.data import SequentialSampler
+        from transformers import Trainer, TrainingArguments
+
+        given = self.given
+
+        class InOurOrder(Trainer):  # type: ignore[misc]
+            def _get_train_sampler(self, *_: Any) -> Any:
+                return SequentialSampler(dataset)
+
+        random = np.random.Generator(np.random.Philox(key=key))
+        batches = list(group(examples_of(trajectories, self.model.context), given.batch, random))
+        # A short batch in the middle would shift all after it.
+        batches.sort(key=len, reverse=True)
+        dataset = InOrder(batches)
+        load_adapter(self.model.network, start)
+        parts = given.trainer_rows or given.batch
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = TrainingArguments(
+                output_dir=folder,
+                num_train_epochs=1,
+                per_device_train_batch_size=parts,
+                gradient_accumulation_steps=-(-given.batch // parts),
+                learning_rate=given.rate,
+                lr_scheduler_type="cosine",
+                weight_decay=0.0,
+                bf16=self.model.device.startswith("cuda"),
+                use_cpu=self.model.device == "cpu",
+                save_strategy="no",
+                logging_strategy="no",
+                report_to=[],
+                disable_tqdm=True,
+                remove_unused_columns=False,
+            )
+            trainer = InOurOrder(
+                model=self.model.network, args=arguments, train_dataset=dataset, data_collator=collated
+            )
+            result = trainer.train()
+        self.model.network.eval()
+        return read_adapter(self.model.network, like=start), {"loss": result.training_loss}
+
+
+class Padded(Imitation):
+    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Any:
+        if self._through is None:
+            vector = LoraVector(self.model.network)
+            self._through = PaddedPass(vector, PaddedNetwork(self.model.network, vector, self.options.checkpointing))
+        return super().learn(start, trajectories, key)
+
+
+class Way:
+    """One way to learn, and how long each client's round took. The first time warms up and is told apart."""
+
+    def __init__(self, make: Callable[[], Any], model: Any, rounds: dict[str, list[Trajectory]]) -> None:
+        self.make, self.model, self.rounds = make, model, rounds
+        self.learner: Any = None
+        self.seconds: list[dict[str, float]] = []
+        self.cpu_seconds: list[float] = []
+        self.adapters: dict[str, Adapter] = {}
+        self.losses: dict[str, float] = {}
+
+    def repeat(self) -> None:
+        self.learner = self.learner or self.make()
+        start, taken, cpu_begun = self.model.initial_adapter(0), {}, time.process_time()
+        for client, trajectories in self.rounds.items():
+            begun = time.perf_counter()
+            self.adapters[client], metrics = self.learner.learn(start, trajectories, KEY)
+            if self.model.device.startswith("cuda"):
+                torch.cuda.synchronize()
+            taken[client] = time.perf_counter() - begun
+            self.losses[client] = round(metrics["loss"], 5)
+        self.seconds.append(taken)
+        self.cpu_seconds.append(time.process_time() - cpu_begun)
+
+    def report(self, tokens: int, operations: float, rate: float) -> dict[str, Any]:
+        first, *later = (sum(taken.values()) for taken in self.seconds)
+        middle = statistics.median(later)
+        return {
+            "seconds": round(middle, 3),
+            "spread": [round(min(later), 3), round(max(later), 3)],
+            "cpu_seconds": round(statistics.median(self.cpu_seconds[1:]), 3),
+            "first_seconds": round(first, 3),
+            "tokens_per_second": round(tokens / middle),
+            "share_of_matrix_rate": round(operations / middle / rate, 4),
+            "by_client": {
+                client: round(statistics.median(taken[client] for taken in self.seconds[1:]), 3)
+                for client in self.rounds
+            },
+            "loss": self.losses,
+        }
+
+
+def in_turn(ways: dict[str, Way], repeats: int) -> dict[str, float]:
+    """On a CPU, so that a busy moment of the machine does not fall on one way alone."""
+    for _ in range(repeats + 1):
+        for way in ways.values():
+            way.repeat()
+    return {}
+
+
+def one_after_another(ways: dict[str, Way], repeats: int) -> dict[str, float]:
+    """On a GPU, so that the memory that each way reserves can be told: it is returned, in GiB."""
+    reserved = {}
+    for name, way in ways.items():
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        for _ in range(repeats + 1):
+            way.repeat()
+        reserved[name] = round(torch.cuda.max_memory_reserved() / 2**30, 2)
+        way.learner = None
+    return reserved
+
+
+def matrix_rate(device: str) -> float:
+    """Floating-point operations a second of a large matrix product: what the hardware can do at best."""
+    on_gpu = device.startswith("cuda")
+    size, dtype = (8192, torch.bfloat16) if on_gpu else (1024, torch.float32)
+    left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    best = float("inf")
+    for _ in range(5):
+        begun = time.perf_counter()
+        for _ in range(10):
+            product = left @ right
+        product[0, 0].item()  # Waits for the device.
+        best = min(best, (time.perf_counter() - begun) / 10)
+    return 2 * size**3 / best
+
+
+def needed_operations(model: Any, rounds: dict[str, list[Trajectory]]) -> float:
+    """Of one round in the usual count, without padding: the base forward and back to its inputs, LoRA three times.
+
+    Output layer for the agent's tokens only, attention over what each token sees; nothing computed twice, nothing shared.
+    """
+    base = model.network.get_base_model()
+    config = base.config
+    trained = sum(parameter.numel() for parameter in model.network.parameters() if parameter.requires_grad)
+    frozen = sum(parameter.numel() for parameter in base.model.layers.parameters()) - trained
+    head = base.lm_head.weight.numel()
+    attention = config.num_hidden_layers * config.num_attention_heads * base.model.layers[0].self_attn.head_dim
+    total = 0.0
+    for items in rounds.values():
+        for item in items:
+            length = min(len(item.token_ids), model.context)
+            # Two products forward and four back, each over half of all pairs.
+            total += length * (4 * frozen + 6 * trained) + 6 * attention * length**2
+            total += 4 * head * sum(item.train_mask[:length])
+    return total
+
+
+def likeness(one: Adapter, other: Adapter, start: Adapter) -> float:
+    """Cosine between what two ways have learned."""
+    changes = [
+        np.concatenate([(found.tensors[name] - start.tensors[name]).ravel() for name in sorted(start.tensors)])
+        for found in (one, other)
+    ]
+    return float(changes[0] @ changes[1] / np.linalg.norm(changes[0]) / np.linalg.norm(changes[1]))
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--model", default="smollm2-shape", help="nano, smollm2-shape, a folder or a name on the hub")
+    options.add_argument("--device", default="auto")
+    options.add_argument("--threads", type=int)
+    options.add_argument("--recipe", type=Path, help="demonstrations of this recipe's worlds, one client after another")
+    options.add_argument("--trajectories", type=int, default=128, help="of each client")
+    options.add_argument("--tokens", type=int, default=2048, help="longest trajectory")
+    options.add_argument("--shortest", type=int, help="half of the longest unless told")
+    options.add_argument("--opening", type=int, default=200, help="tokens that all trajectories begin with")
+    options.add_argument("--batch", type=int, default=8, help="trajectories behind one step")
+    options.add_argument("--rate", type=float, default=2e-4)
+    options.add_argument("--tokens-at-once", type=int)
+    options.add_argument("--trainer-rows", type=int, help="rows the Trainer takes at once, if not the whole batch")
+    options.add_argument("--checkpointing", action="store_true")
+    options.add_argument("--compile", action="store_true")
+    options.add_argument("--ways", nargs="+", default=["trainer", "padded", "packed"])
+    options.add_argument("--repeats", type=int, default=3)
+    options.add_argument("--output", type=Path)
+    given = options.parse_args()
+    model = model_of(given.model, given.device, given.threads)
+    if given.recipe:
+        rounds = trajectories_of_recipe(given.recipe, given.trajectories, model)
+    else:
+        vocabulary = model.network.get_base_model().config.vocab_size
+        shortest = given.shortest or given.tokens // 2
+        rounds = {"random": random_trajectories(given.trajectories, shortest, given.tokens, given.opening, vocabulary)}
+    settings: dict[str, Any] = {"epochs": 1, "batch": given.batch, "learning_rate": given.rate}
+    settings |= {"tokens_at_once": given.tokens_at_once, "checkpointing": given.checkpointing}
+    makers: dict[str, Callable[[], Any]] = {
+        "trainer": lambda: WithTrainer(model, given),
+        "padded": lambda: Padded(model, **settings),
+        "packed": lambda: Imitation(model, compile=given.compile, **settings),
+    }
+    rate, operations = matrix_rate(model.device), needed_operations(model, rounds)
+    ways = {name: Way(makers[name], model, rounds) for name in given.ways}
+    reserved = (one_after_another if model.device.startswith("cuda") else in_turn)(ways, given.repeats)
+    tokens = sum(min(len(item.token_ids), model.context) for items in rounds.values() for item in items)
+    machine = f"{platform.machine()}, {os.cpu_count()} cores"
+    report: dict[str, Any] = {
+        "hardware": torch.cuda.get_device_name() if model.device.startswith("cuda") else machine,
+        "threads": torch.get_num_threads(),
+        "versions": {name: version(name) for name in ("torch", "transformers", "peft", "accelerate")},
+        "settings": {key: str(value) if isinstance(value, Path) else value for key, value in vars(given).items()},
+        "trajectories": sum(map(len, rounds.values())),
+        "tokens": tokens,
+        "agent_share": round(sum(item.agent_tokens for items in rounds.values() for item in items) / tokens, 3),
+        "matrix_rate_tflops": round(rate / 1e12, 3),
+        "limit_tokens_per_second": round(tokens * rate / operations),
+        "ways": {name: way.report(tokens, operations, rate) for name, way in ways.items()},
+        "reserved_gib": reserved,
+    }
+    if "packed" in ways:
+        others = [name for name in ways if name != "packed"]
+        times, start = {name: found["seconds"] for name, found in report["ways"].items()}, model.initial_adapter(0)
+        cpu_times = {name: found["cpu_seconds"] for name, found in report["ways"].items()}
+        report["packed_times"] = {name: round(times[name] / times["packed"], 2) for name in others}
+        report["packed_times_in_cpu_seconds"] = {
+            name: round(cpu_times[name] / cpu_times["packed"], 2) for name in others
+        }
+        report["packed_memory_share"] = {
+            name: round(reserved["packed"] / reserved[name], 3) for name in others if reserved
+        }
+        report["likeness_to_packed"] = {
+            name: {
+                client: round(likeness(ways[name].adapters[client], ways["packed"].adapters[client], start), 5)
+                for client in rounds
+            }
+            for name in others
+        }
+    text = json.dumps(report, indent=1)
+    if given.output:
+        given.output.write_text(text + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+"""Speed of playing episodes on one GPU, by `generate` of transformers and by the policy, on the same tasks at equal batch.
+
+generate  all open conversations as one padded batch; each turn encodes the whole history again
+static    the same with transformers' static cache and its compiled decoding step (`--static`; compiling takes a while)
+policy    the policy as it is
+
+Then tokens drawn per second at a given context, beside what the memory of the card allows: each step must at least read
+all weights and all keys and values once.
+
+python benchmarks/rollouts_gpu.py --model smollm2 --slots 256 --episodes 256 --out rollouts_gpu.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Sequence
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from pydantic import TypeAdapter
+
+from fedse.plugins import Part, PartOf, build, resolve
+from fedse.policies.decoder import Due
+from fedse.policies.graphed import GraphedDecoder
+from fedse.policies.transformer import TransformerPolicy
+from fedse.protocols import Policy, Reply, Sampling, Usage
+from fedse.rollouts.player import Episode, Player
+from fedse.seeds import stream
+from fedse.types import Adapter, Purpose, Trajectory
+
+WORLDS = ("babyai", "maze", "textcraft", "webshop", "wordle")
+
+
+class Generate:
+    """The usual tool: one call of `generate` for each turn of the whole batch."""
+
+    def __init__(self, model: Any, slots: int, reply_tokens: int, static: bool = False) -> None:
+        self.model, self.slots, self.reply_tokens = model, slots, reply_tokens
+        self.usage = Usage()
+        self.extra = {"cache_implementation": "static"} if static else {}
+        self.ids: dict[int, list[int]] = {}
+        self.due: set[int] = set()
+
+    def load(self, adapter: Adapter) -> None:
+        from fedse.adapters.swap import load_adapter
+
+        load_adapter(self.model.network, adapter)
+
+    def open(self, opening: Sequence[int], sampling: Sampling) -> int:
+        del sampling  # `generate` has one stream of random numbers for the whole batch.
+        slot = next(number for number in range(self.slots) if number not in self.ids)
+        self.ids[slot] = list(opening)
+        return slot
+
+    def extend(self, slot: int, ids: Sequence[int]) -> None:
+        self.ids[slot] += ids
+        self.due.add(slot)
+
+    def ready(self) -> list[Reply]:
+        slots = sorted(self.due)
+        self.due.clear()
+        longest = max(len(self.ids[slot]) for slot in slots)
+        ids = torch.tensor([[0] * (longest - len(self.ids[slot])) + self.ids[slot] for slot in slots])
+        mask = torch.tensor([[0] * (longest - len(self.ids[slot])) + [1] * len(self.ids[slot]) for slot in slots])
+        ends = self.model.chat.end_ids
+        answers = self.model.network.generate(
+            input_ids=ids.to(self.model.device),
+            attention_mask=mask.to(self.model.device),
+            max_new_tokens=self.reply_tokens,
+            do_sample=True,
+            top_k=0,
+            eos_token_id=list(ends),
+            pad_token_id=0,
+            **self.extra,
+        )[:, longest:].tolist()
+        replies = []
+        for slot, answer in zip(slots, answers, strict=True):
+            end = next((place + 1 for place, token in enumerate(answer) if token in ends), len(answer))
+            self.ids[slot] += answer[:end]
+            self.usage.decoded += end
+            replies.append(Reply(slot, tuple(answer[:end]), answer[end - 1] in ends))
+        return replies
+
+    def close(self, slot: int) -> None:
+        del self.ids[slot]
+
+
+def episodes(count: int) -> list[Episode]:
+    made = []
+    for name in WORLDS:
+        make = partial(resolve("world", name), rules="brief", observation_length="brief", **limits(name))
+        for task in make().tasks("train")[: -(-count // len(WORLDS))]:
+            key = stream("benchmark", name, task.id)
+            made.append(Episode(name, name, make, task, Purpose.EXPLORE, 1, 0, Sampling(key, 1.0)))
+    return made[:count]
+
+
+def limits(name: str) -> dict[str, Any]:
+    return {"guesses": 6} if name == "wordle" else {"turn_limit": 8}
+
+
+def timed(policy: Policy, model: Any, plan: list[Episode]) -> dict[str, Any]:
+    policy.load(model.initial_adapter(0))
+    player = Player(policy, model.chat, model.context)
+    player.play(plan[:4], "warm-up")  # Kernels are compiled and graphs recorded by the first episodes.
+    before = policy.usage.decoded
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    begun = time.perf_counter()
+    played: list[Trajectory] = player.play(plan, "initial")
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - begun
+    decoded = policy.usage.decoded - before
+    return {
+        "episodes": len(played),
+        "turns": sum(len(trajectory.steps) for trajectory in played),
+        "tokens_per_episode": round(statistics.mean(len(trajectory.token_ids) for trajectory in played)),
+        "decoded": decoded,
+        "seconds": round(seconds, 2),
+        "episodes_per_second": round(len(played) / seconds, 2),
+        "decoded_per_second": round(decoded / seconds),
+        "peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 1),
+    }
+
+
+def bandwidth() -> float:
+    """Bytes per second of a large copy, reading and writing counted."""
+    source = torch.empty(2**32, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    best = 0.0
+    for _ in range(5):
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        target.copy_(source)
+        torch.cuda.synchronize()
+        best = max(best, 2 * source.nbytes / (time.perf_counter() - begun))
+    return best
+
+
+@torch.inference_mode()
+def decoding(model: Any, slots: int, context: int, reply: int, speed: float) -> dict[str, Any]:
+    """Tokens per second while every slot draws, from `context` - `reply` / 2 to `context` + `reply` / 2 tokens."""
+    decoder = GraphedDecoder(model, slots)
+    decoder._stops = frozenset()
+    decoder._end_ids.fill_(-7)  # No reply ends early.
+    random = torch.Generator().manual_seed(0)
+    ids = torch.randint(10, 1000, (slots, context - reply // 2), generator=random).tolist()
+    due = [Due(slot, 0, ids[slot], Sampling(slot, 1.0), 0, reply) for slot in range(slots)]
+    decoder.begin(due[:1])
+    while decoder._left:
+        decoder.advance()
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    decoder.begin(due)
+    torch.cuda.synchronize()
+    encoded = time.perf_counter()
+    while decoder._left:
+        decoder.advance()
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - encoded
+    network = decoder._network
+    weights = sum(p.nbytes for p in model.network.get_base_model().parameters())
+    kept = len(network.layers) * 2 * network.key_heads * network.head_size * network.dtype.itemsize
+    limit = slots / ((weights + slots * context * kept) / speed)
+    rate = slots * reply / seconds
+    return {
+        "slots": slots,
+        "context": context,
+        "decoded_per_second": round(rate),
+        "limit_of_memory_per_second": round(limit),
+        "share_of_limit": round(rate / limit, 3),
+        "milliseconds_per_step": round(1000 * seconds / reply, 2),
+        "prefilled_per_second": round(slots * len(ids[0]) / (encoded - begun)),
+    }
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--model", default="smollm2", help="as in an experiment file")
+    options.add_argument("--slots", type=int, default=256)
+    options.add_argument("--episodes", type=int, default=256)
+    options.add_argument("--reply-tokens", type=int, default=32)
+    options.add_argument("--static", action="store_true")
+    options.add_argument("--contexts", type=int, nargs="*", default=[300, 600])
+    options.add_argument("--decoding-slots", type=int, nargs="*", default=[256, 1024])
+    options.add_argument("--more-episodes", type=int, default=0, help="play as many once more with 1024 slots")
+    options.add_argument("--out", type=Path)
+    given = options.parse_args()
+    model = build("model", TypeAdapter(Annotated[Part, PartOf("model")]).validate_python(given.model))
+    plan = episodes(given.episodes)
+    result: dict[str, Any] = {
+        "machine": f"{torch.cuda.get_device_name()}, {platform.machine()}, Python {platform.python_version()}",
+        "versions": {name: version(name) for name in ("torch", "transformers", "peft")},
+        "model": given.model,
+        "dtype": str(model.network.dtype),
+    }
+
+    def report(name: str, value: Any) -> None:
+        result[name] = value
+        print(name, json.dumps(value), flush=True)
+        if given.out:
+            given.out.write_text(json.dumps(result, indent=1) + "\n")
+
+    speed = bandwidth()
+    report("copy_bytes_per_second", round(speed))
+    for slots in given.decoding_slots:
+        for context in given.contexts:
+            report(f"decoding_{slots}_{context}", decoding(model, slots, context, 64, speed))
+            torch.cuda.empty_cache()
+    ways: dict[str, Any] = {"policy": partial(TransformerPolicy, model), "generate": partial(Generate, model)}
+    if given.static:
+        ways["static"] = partial(Generate, model, static=True)
+    for way, make in ways.items():
+        report(way, timed(make(slots=given.slots, reply_tokens=given.reply_tokens), model, plan))
+        torch.cuda.empty_cache()
+    for way in list(ways)[1:]:
+        ratio = result["policy"]["episodes_per_second"] / result[way]["episodes_per_second"]
+        report(f"policy_times_{way}", round(ratio, 1))
+    if given.more_episodes:
+        policy = TransformerPolicy(model, slots=1024, reply_tokens=given.reply_tokens)
+        report("policy_1024_slots", timed(policy, model, episodes(given.more_episodes)))
+
+
+if __name__ == "__main__":
+    main()

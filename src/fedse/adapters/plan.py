@@ -1,0 +1,91 @@
+"""Which tensors of an adapter clients train, which they send, which they keep: read by client, round and aggregator.
+
+A tensor is known by its name. `X.lora_A.weight` and `X.lora_B.weight` are the two factors of a module's shared pair. Beside
+it there may be further pairs that add to the same module:
+
+    X.lora_A.residual.weight    frozen ranks that an exact aggregator broadcasts; never trained, never sent back
+    X.lora_A.personal.weight    a client's own pair; trained, never sent
+
+A tensor that is no factor (the model `table`) is always trained and sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fedse.adapters.packing import pack, unpack
+from fedse.types import Adapter, RoundTask, Vector
+
+RESIDUAL = "residual"
+PERSONAL = "personal"
+
+
+@dataclass(frozen=True)
+class TensorPlan:
+    """What happens to the factors of the shared pair. One that is trained and not sent stays private at its client."""
+
+    trained: str = "AB"
+    """Factors that clients train."""
+    sent: str = "AB"
+    """Factors that clients send."""
+
+
+def plan_of(aggregator: Any) -> TensorPlan:
+    """What an aggregator asks of clients; one that says nothing asks for everything."""
+    plan = getattr(aggregator, "plan", None)
+    return plan if isinstance(plan, TensorPlan) else TensorPlan()
+
+
+def factor(name: str) -> str:
+    """ "A", "B", or nothing for a tensor that is no factor."""
+    return next((letter for letter in "AB" if f".lora_{letter}." in name), "")
+
+
+def part(name: str) -> str:
+    """Which pair of its module a tensor belongs to: "residual", "personal", or nothing for the shared one."""
+    letter = factor(name)
+    return next((other for other in (RESIDUAL, PERSONAL) if f".lora_{letter}.{other}." in name), "")
+
+
+def in_part(name: str, other: str) -> str:
+    """The name of the tensor with the same role in another pair of the module."""
+    letter = factor(name)
+    return name.replace(f".lora_{letter}.", f".lora_{letter}.{other}.")
+
+
+def sent(adapter: Adapter, plan: TensorPlan) -> Adapter:
+    """The part of an adapter that an update holds."""
+    return _only(adapter, {name for name in adapter.tensors if not part(name) and _is_in(name, plan.sent)})
+
+
+def part_to_send(task: RoundTask, plan: TensorPlan) -> Vector:
+    """The part of the broadcast adapter that an update takes the place of, packed: what a change is counted from."""
+    return pack(sent(unpack(task.vector, task.layout, task.config), plan))
+
+
+def private(adapter: Adapter, plan: TensorPlan) -> Adapter:
+    """The part that a client trains and keeps."""
+    kept = {
+        name
+        for name in adapter.tensors
+        if part(name) == PERSONAL or (not part(name) and _is_in(name, plan.trained) and not _is_in(name, plan.sent))
+    }
+    return _only(adapter, kept)
+
+
+def frozen(adapter: Adapter, plan: TensorPlan) -> frozenset[str]:
+    """Names of the tensors that learners leave as they are."""
+    return frozenset(
+        name
+        for name in adapter.tensors
+        if part(name) == RESIDUAL or (not part(name) and not _is_in(name, plan.trained))
+    )
+
+
+def _is_in(name: str, factors: str) -> bool:
+    return not factor(name) or factor(name) in factors
+
+
+def _only(adapter: Adapter, names: set[str]) -> Adapter:
+    return Adapter({name: adapter.tensors[name] for name in sorted(names)}, adapter.config)

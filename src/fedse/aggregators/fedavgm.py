@@ -1,0 +1,43 @@
+"""FedAvgM: momentum on the mean change (Hsu, Qi and Brown, arXiv 1909.06335).
+
+    change = mean_k adapter_k - broadcast
+    m      = momentum * m + change                  next = broadcast + learning_rate * m
+
+Cost: traffic as `mean`; the server holds four vectors and stores one (m) with each round.
+Helps: where the changes of successive rounds point the same way but each is noisy. With momentum it goes on moving for
+1 / (1 - momentum) times the mean change, so a smaller `learning_rate` keeps the pace of the plain mean.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from fedse.aggregators.rule import EQUAL_UPDATES
+from fedse.aggregators.server_optimiser import Change, ServerOptimiser, remembered
+from fedse.plugins import PluginOptions
+from fedse.types import Tensors, Vector
+
+
+class FedAvgMOptions(PluginOptions):
+    """A learning rate of 1 without momentum is the plain mean."""
+
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    """Share of the last round's step that is taken again."""
+    learning_rate: float = Field(default=1.0, gt=0)
+    """Factor of the step."""
+
+
+class FedAvgM(ServerOptimiser):
+    """Momentum on the mean change of the adapters."""
+
+    Options = FedAvgMOptions
+
+    def __init__(self, **options: float) -> None:
+        self.options = FedAvgMOptions.model_validate(options)
+        # Without memory the first step at rate 1 is the mean change itself.
+        self.promises = frozenset({EQUAL_UPDATES} if self.options.learning_rate == 1 else ())
+
+    def step(self, change: Change, memory: Tensors) -> tuple[Change, dict[str, Vector]]:
+        momentum = self.options.momentum * remembered(memory, "momentum", change) + change
+        return self.options.learning_rate * momentum, {"momentum": momentum.astype(np.float32)}

@@ -1,0 +1,230 @@
+"""`fedse compare RUN...`: which method is better, how sure that is, and what each cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedse.cli.console import make_console
+from fedse.cli.tables import interval, percent
+
+if TYPE_CHECKING:
+    from fedse.evaluation.comparison import Comparison, Group
+    from fedse.evaluation.measured import Measured
+
+
+def compare(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of runs. Those that differ in the seed alone are one method.")
+    ],
+    split: Annotated[str, typer.Option(help="validation or test; default: test where all runs have it.")] = "",
+    against: Annotated[str, typer.Option(help="The method (or a run of it) that all others are tested against.")] = "",
+    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Test every method against every other.")] = False,
+    picture: Annotated[Path | None, typer.Option(help="Where to draw the curves (PNG); default: compare.png.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print everything as JSON and draw only with --picture.")
+    ] = False,
+) -> None:
+    """Compare finished runs on the same tasks: success with intervals, paired tests, curves and costs."""
+    from fedse.evaluation.compare_plot import draw_comparison
+    from fedse.evaluation.comparison import compare as measure
+    from fedse.evaluation.comparison import to_json
+
+    chosen, measured = read_runs(runs, split)
+    found = measure(measured, against, all_pairs)
+    target = picture or (None if as_json else Path("compare.png"))
+    drawn = draw_comparison(found, target) if target else None
+    if as_json:
+        typer.echo(json.dumps({"split": chosen, **to_json(found)}, indent=2))
+        return
+    console = make_console()
+    print_comparison(console, found, chosen)
+    if drawn is None:
+        console.print("No picture: matplotlib is not installed (pip install 'fedse[plots]').", markup=False)
+    else:
+        console.print(f"Picture: {drawn}", soft_wrap=True)
+
+
+def read_runs(paths: Sequence[Path], split: str) -> tuple[str, list[Measured]]:
+    """The split that was chosen and what each run reached on it."""
+    from fedse.errors import BadInput
+    from fedse.evaluation.measured import has_evaluation
+    from fedse.plugins import nearest
+    from fedse.runs.folder import RunFolder
+
+    known = ["test", "validation"]
+    if split not in ("", *known):
+        raise BadInput(f"--split {split}: {nearest(split, known)}Known: {', '.join(known)}.")
+    folders = [RunFolder.existing(path) for path in paths]
+    missing: dict[str, list[str]] = {}
+    for candidate in [split] if split else known:
+        missing[candidate] = [str(folder.path) for folder in folders if not has_evaluation(folder, candidate)]
+        if not missing[candidate]:
+            return candidate, [_read(folder, candidate) for folder in folders]
+    wanted, without = next(iter(missing.items())) if split else ("validation", missing["validation"])
+    raise BadInput(
+        f"{without[0]} has no {wanted} evaluation of its last round: run its experiment to the end, or play it with "
+        f"`fedse eval {without[0]} --split {wanted}`."
+    )
+
+
+def _read(folder: Any, split: str) -> Measured:
+    from fedse.evaluation.measured import Measured, costs, outcomes, success_curves, world_name
+    from fedse.experiment import stored_experiment
+
+    experiment = stored_experiment(folder)
+    places = {
+        (holder, label): world_name(*origin)
+        for holder, origins in experiment.holdings().items()
+        for label, origin in origins.items()
+    }
+    number = folder.last_round() or 0
+    played, errors = outcomes(folder, split, number, places)
+    content = experiment.model_dump(mode="json", exclude={"name", "seed", "clients"})
+    worlds = {
+        f"worlds.{world_name(name, label)}": part.model_dump(mode="json")
+        for name, options in experiment.clients.items()
+        for label, part in zip(options.labels(), options.worlds, strict=True)
+    }
+    only_measure = {f"learns.{name}": False for name, options in experiment.clients.items() if not options.learns}
+    return Measured(
+        name=folder.path.name,
+        seed=experiment.seed,
+        method=experiment.method or "mixture",
+        settings={**dict(_flat(content, "")), **worlds, **only_measure},
+        round=number,
+        worlds=played,
+        errors=errors,
+        curves=success_curves(folder, places),
+        costs=costs(folder, experiment.sharing == "all", experiment.pooled),
+    )
+
+
+def _flat(content: Any, prefix: str) -> list[tuple[str, Any]]:
+    if not isinstance(content, dict):
+        return [(prefix, content)]
+    return [item for key, value in content.items() for item in _flat(value, f"{prefix}.{key}" if prefix else key)]
+
+
+def print_comparison(console: Console, found: Comparison, split: str) -> None:
+    console.print(success_table(found, split))
+    print_details(console, found)
+
+
+def print_details(console: Console, found: Comparison) -> None:
+    """Costs, paired tests and what has to be known about them."""
+    console.print(_cost_table(found.groups))
+    if found.pairs:
+        console.print(_pair_table(found))
+        console.print(_world_table(found))
+    for note in found.notes:
+        console.print(f"Note: {note}", soft_wrap=True, markup=False)
+
+
+def success_table(found: Comparison, split: str) -> Table:
+    table = Table(title=f"Success (%) on {split} tasks, 95 % intervals", title_justify="left", caption_justify="left")
+    table.add_column("method")
+    table.add_column("seeds", justify="right")
+    for name in found.groups[0].successes:
+        table.add_column(name, justify="right")
+    table.add_column("macro", justify="right")
+    table.add_column("micro", justify="right")
+    for group in found.groups:
+        by_seed = list(group.macro_by_seed().values())
+        spread = f"\n{percent(min(by_seed))} to {percent(max(by_seed))}" if len(by_seed) > 1 else ""
+        cells = [group.world(name) for name in group.successes]
+        table.add_row(
+            group.label,
+            str(len(group.runs)),
+            *[_cell(*cell) for cell in cells],
+            _cell(*group.macro()) + spread,
+            _cell(*group.micro()),
+        )
+    tasks = ", ".join(f"{name} {world.shape[1]}" for name, world in found.groups[0].successes.items())
+    table.caption = f"tasks: {tasks}; each task is one trial, however many seeds played it; third line: macro by seed"
+    return table
+
+
+def _cell(share: float, bounds: tuple[float, float]) -> str:
+    return f"{percent(share)}\n({interval(bounds)})"
+
+
+def _pair_table(found: Comparison) -> Table:
+    table = Table(title="Paired on the same tasks, all worlds together", title_justify="left", caption_justify="left")
+    for column in ("", "against"):
+        table.add_column(column)
+    for column in ("seeds", "macro", "95 %", "micro", "95 %", "p (Holm)"):
+        table.add_column(column, justify="right")
+    table.add_column("verdict")
+    for pair in found.pairs:
+        item = pair.found
+        table.add_row(
+            pair.ours,
+            pair.theirs,
+            str(len(pair.seeds)),
+            f"{100 * item.macro:+.1f}",
+            _points(item.macro_interval),
+            f"{100 * item.micro:+.1f}",
+            _points(item.micro_interval),
+            p_value(pair.p),
+            pair.verdict,
+        )
+    table.caption = (
+        "differences in points; p: exact sign-flip test over tasks (McNemar's with one seed), corrected for "
+        f"{len(found.pairs)} comparisons; intervals: bootstrap of seeds and tasks"
+    )
+    return table
+
+
+def _world_table(found: Comparison) -> Table:
+    worlds = list(found.groups[0].successes)
+    table = Table(title="World by world: difference in points, p (Holm)", title_justify="left", caption_justify="left")
+    table.add_column("")
+    table.add_column("against")
+    for name in worlds:
+        table.add_column(name, justify="right")
+    for pair in found.pairs:
+        cells = [f"{100 * pair.found.by_world[name][0]:+.1f}\n{p_value(pair.by_world[name])}" for name in worlds]
+        table.add_row(pair.ours, pair.theirs, *cells)
+    table.caption = f"corrected for {len(found.pairs) * len(worlds)} comparisons"
+    return table
+
+
+def _cost_table(groups: Sequence[Group]) -> Table:
+    table = Table(title="What the rounds took, mean over seeds", title_justify="left", caption_justify="left")
+    table.add_column("method")
+    for column in ("rounds", "tokens sampled", "tokens learned", "minutes", "MB of adapters"):
+        table.add_column(column, justify="right")
+    for group in groups:
+        last = [run.costs[run.round] for run in group.runs]
+        sent = [cost.bytes for cost in last if cost.bytes is not None]
+        table.add_row(
+            group.label,
+            str(group.runs[0].round),
+            f"{_mean([cost.explored_tokens for cost in last]):,.0f}",
+            f"{_mean([cost.learned_tokens for cost in last]):,.0f}",
+            f"{_mean([cost.seconds for cost in last]) / 60:,.1f}",
+            f"{_mean(sent) / 1e6:,.2f}" if sent else "trajectories",
+        )
+    table.caption = (
+        "minutes with the evaluations of the rounds; adapters up and down; pooled methods move trajectories instead"
+    )
+    return table
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _points(bounds: tuple[float, float]) -> str:
+    return f"{100 * bounds[0]:+.1f} to {100 * bounds[1]:+.1f}"
+
+
+def p_value(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,0 +1,43 @@
+"""`--set KEY=VALUE` for a single plug-in: what worlds and aggregators are given on the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from fedse.errors import BadInput
+from fedse.experiment_file import parse_value
+from fedse.plugins import nearest
+
+Name = Annotated[str, typer.Argument(help="A short name such as maze, or package.module:Class.", show_default=False)]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of it; may be repeated.")
+]
+
+
+def read_settings(settings: list[str] | None, example: str) -> dict[str, Any]:
+    """The options by name, with values as YAML would read them."""
+    options: dict[str, Any] = {}
+    for setting in settings or []:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise BadInput(f"--set {setting}: write it as KEY=VALUE, for example --set {example}.")
+        try:
+            options[key.strip()] = parse_value(value)
+        except yaml.YAMLError as error:
+            raise BadInput(f"--set {setting}: the value is not a YAML scalar.") from error
+    return options
+
+
+def complaint(error: ValidationError, options: type[BaseModel]) -> str:
+    """The first thing that is wrong with some options."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = options.model_fields
+        return f"there is no option '{key}': {nearest(key, known)}Known: {', '.join(known) or 'none'}"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"option '{key}': {message}" if key else message

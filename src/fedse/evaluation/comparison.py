@@ -1,0 +1,267 @@
+"""Runs side by side: those that differ in nothing but the seed are one method; methods are paired task by task."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from fedse.errors import BadInput
+from fedse.evaluation.measured import Measured
+from fedse.evaluation.metrics import wilson
+from fedse.evaluation.paired import Array, Difference, difference, holm, macro_interval
+
+SURE = 0.05
+DEFINITION = (
+    "success of each task, greedy, frozen; 95 % Wilson intervals with each task as one trial; macro interval by square and "
+    "add; p: exact sign-flip test over tasks (McNemar's with one seed), Holm-corrected; intervals of differences by "
+    "bootstrap of seeds and, within worlds, of tasks"
+)
+_BEHIND_A_WORD = ("learning", "exploring", "sharing", "pooled")
+_NO_DIFFERENCE = ("engine",)
+"""Keys that change how a run is executed and not what it computes."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one method with different seeds, on the tasks that all compared runs share."""
+
+    label: str
+    runs: Sequence[Measured]
+    successes: Mapping[str, Array]
+    """By world: a row for every run, a column for every task."""
+
+    @property
+    def seeds(self) -> list[int]:
+        return [run.seed for run in self.runs]
+
+    def world(self, name: str) -> tuple[float, tuple[float, float]]:
+        """Mean success over seeds, and Wilson's interval with each task as one trial, however many seeds played it."""
+        share, tasks = float(self.successes[name].mean()), self.successes[name].shape[1]
+        return share, wilson(share * tasks, tasks)
+
+    def macro(self) -> tuple[float, tuple[float, float]]:
+        found = [self.world(name) for name in self.successes]
+        shares = [share for share, _ in found]
+        return sum(shares) / len(shares), macro_interval(shares, [bounds for _, bounds in found])
+
+    def micro(self) -> tuple[float, tuple[float, float]]:
+        every = np.concatenate(list(self.successes.values()), axis=1)
+        return float(every.mean()), wilson(float(every.mean()) * every.shape[1], every.shape[1])
+
+    def macro_by_seed(self) -> dict[int, float]:
+        return {
+            run.seed: float(np.mean([world[row].mean() for world in self.successes.values()]))
+            for row, run in enumerate(self.runs)
+        }
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two methods on the same tasks and, where they have them, the same seeds."""
+
+    ours: str
+    theirs: str
+    seeds: Sequence[int]
+    found: Difference
+    p: float
+    """Corrected by Holm for all pairs of the comparison."""
+    by_world: Mapping[str, float]
+    """Corrected by Holm for all pairs and worlds."""
+
+    @property
+    def verdict(self) -> str:
+        """One is called better only when test and interval agree; the interval also allows for other seeds."""
+        low, high = self.found.macro_interval
+        if self.p < SURE and low > 0 < self.found.micro:
+            return f"{self.ours} is better"
+        if self.p < SURE and high < 0 > self.found.micro:
+            return f"{self.theirs} is better"
+        return "not distinguishable"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    groups: Sequence[Group]
+    pairs: Sequence[Pair]
+    notes: Sequence[str]
+    """What the reader has to know about what was left out."""
+
+
+def compare(runs: Sequence[Measured], against: str = "", all_pairs: bool = False) -> Comparison:
+    """Group the runs, put them on common tasks, test each group against one of them (or all pairs)."""
+    notes: list[str] = []
+    labelled = label_groups(runs)
+    tasks = _common_tasks(runs, notes)
+    groups = [Group(label, members, _successes(members, tasks)) for label, members in labelled.items()]
+    for run in runs:
+        if run.errors:
+            notes.append(f"{run.name}: {run.errors} episodes ended in an error; their tasks are left out everywhere.")
+    if len({group.runs[0].round for group in groups if group.runs[0].method != "pretrained"}) > 1:
+        rounds = ", ".join(f"{group.label}: {group.runs[0].round}" for group in groups)
+        notes.append(f"The adapters have different numbers of rounds behind them ({rounds}).")
+    reference = _reference(groups, against)
+    chosen = [(reference, theirs) for theirs in groups if theirs is not reference]
+    if all_pairs:
+        chosen = list(combinations(groups, 2))
+    for ours, theirs in chosen:
+        if not set(ours.seeds) & set(theirs.seeds):
+            notes.append(f"{ours.label} and {theirs.label} have no seed in common: their first seeds are paired.")
+    if any(len(group.runs) == 1 for group in groups):
+        notes.append("A method with one seed: what is said of it holds for this run; another seed may differ.")
+    return Comparison(groups, _pairs(chosen), notes)
+
+
+def label_groups(runs: Sequence[Measured]) -> dict[str, list[Measured]]:
+    """Runs by what tells them apart. Seeds within a group are sorted, and may not stand twice."""
+    alike: dict[str, list[Measured]] = {}
+    for run in runs:
+        relevant = {key: value for key, value in run.settings.items() if key.split(".")[0] not in _NO_DIFFERENCE}
+        alike.setdefault(json.dumps(relevant, sort_keys=True, default=str), []).append(run)
+    members = list(alike.values())
+    for group in members:
+        seeds = Counter(run.seed for run in group)
+        twice = next((seed for seed, count in seeds.items() if count > 1), None)
+        if twice is not None:
+            names = " and ".join(run.name for run in group if run.seed == twice)
+            raise BadInput(f"{names} are the same experiment with the same seed: leave one of them out.")
+    named: dict[str, list[Measured]] = {}
+    for group, label in zip(members, _labels([group[0] for group in members]), strict=True):
+        named[label] = sorted(group, key=lambda run: run.seed)
+    return named
+
+
+def _labels(firsts: Sequence[Measured]) -> list[str]:
+    """The method, and the settings in which a group is unlike most others."""
+    keys = sorted({key for run in firsts for key in run.settings})
+    skipped = {*_BEHIND_A_WORD, *_NO_DIFFERENCE, "method"}
+    usual = {
+        key: Counter(json.dumps(run.settings.get(key), default=str) for run in firsts).most_common(1)[0][0]
+        for key in keys
+        if key.split(".")[0] not in skipped
+    }
+    labels = []
+    for run in firsts:
+        unusual = [
+            f"{key.removesuffix('.name').rsplit('.', 1)[-1]}={run.settings.get(key)}"
+            for key in usual
+            if json.dumps(run.settings.get(key), default=str) != usual[key]
+            and not (run.method == "fedit" and key.startswith("aggregator."))
+        ]
+        long = len(unusual) > 4 or any(len(item) > 40 for item in unusual)
+        labels.append(run.name if long else ", ".join([run.method, *unusual]))
+    if len(set(labels)) == len(labels):
+        return labels
+    return [run.name for run in firsts]
+
+
+def _common_tasks(runs: Sequence[Measured], notes: list[str]) -> dict[str, list[str]]:
+    for name in sorted({name for run in runs for name in run.worlds}):
+        described = {
+            json.dumps(run.settings.get(f"worlds.{name}"), sort_keys=True) for run in runs if name in run.worlds
+        }
+        if len(described) > 1:
+            raise BadInput(
+                f"the world '{name}' has different options in these runs, so its tasks are not the same: compare runs "
+                "with equal worlds."
+            )
+    common = {
+        name: sorted(set.intersection(*(set(run.worlds[name]) for run in runs)))
+        for name in runs[0].worlds
+        if all(name in run.worlds for run in runs)
+    }
+    common = {name: tasks for name, tasks in common.items() if tasks}
+    if not common:
+        raise BadInput("these runs were measured on no common task: compare runs with equal worlds on the same split.")
+    left_out = sorted({name for run in runs for name in run.worlds} - common.keys())
+    if left_out:
+        notes.append(f"Not all runs have {', '.join(left_out)}: compared without.")
+    for name, tasks in common.items():
+        most = max(len(run.worlds[name]) for run in runs)
+        if most > len(tasks):
+            notes.append(f"{name}: compared on the {len(tasks)} tasks that all runs played; some played {most}.")
+    return common
+
+
+def _successes(runs: Sequence[Measured], tasks: Mapping[str, Sequence[str]]) -> dict[str, Array]:
+    return {
+        name: np.array([[float(run.worlds[name][task]) for task in chosen] for run in runs])
+        for name, chosen in tasks.items()
+    }
+
+
+def _reference(groups: Sequence[Group], against: str) -> Group:
+    for wanted in [against] if against else ["fed_se", groups[0].label]:
+        for group in groups:
+            if wanted == group.label or (against and against in [run.name for run in group.runs]):
+                return group
+    raise BadInput(f"--against {against}: these runs are {'; '.join(group.label for group in groups)}.")
+
+
+def _pairs(chosen: Sequence[tuple[Group, Group]]) -> list[Pair]:
+    found: list[tuple[Group, Group, list[int], Difference]] = []
+    for ours, theirs in chosen:
+        seeds = sorted(set(ours.seeds) & set(theirs.seeds))
+        if seeds:
+            of_ours, of_theirs = _rows(ours, seeds), _rows(theirs, seeds)
+        else:
+            seeds = [ours.seeds[0]]
+            of_ours, of_theirs = _rows(ours, ours.seeds[:1]), _rows(theirs, theirs.seeds[:1])
+        found.append((ours, theirs, seeds, difference(of_ours, of_theirs, seeds)))
+    overall = holm([item.p for *_, item in found])
+    worlds = iter(holm([p for *_, item in found for _, p in item.by_world.values()]))
+    return [
+        Pair(ours.label, theirs.label, seeds, item, p, {name: next(worlds) for name in item.by_world})
+        for (ours, theirs, seeds, item), p in zip(found, overall, strict=True)
+    ]
+
+
+def _rows(group: Group, seeds: Sequence[int]) -> dict[str, Array]:
+    chosen = [group.seeds.index(seed) for seed in seeds]
+    return {name: world[chosen] for name, world in group.successes.items()}
+
+
+def to_json(comparison: Comparison) -> dict[str, Any]:
+    """Everything as plain values."""
+    return {
+        "methods": [
+            {
+                "label": group.label,
+                "runs": [run.name for run in group.runs],
+                "seeds": group.seeds,
+                "rounds": group.runs[0].round,
+                "worlds": {
+                    name: {"success": share, "interval": bounds, "tasks": group.successes[name].shape[1]}
+                    for name in group.successes
+                    for share, bounds in [group.world(name)]
+                },
+                "macro": group.macro()[0],
+                "macro_interval": group.macro()[1],
+                "macro_by_seed": group.macro_by_seed(),
+                "micro": group.micro()[0],
+                "micro_interval": group.micro()[1],
+                "curves": {run.name: run.curves for run in group.runs},
+                "costs": {run.name: {number: vars(cost) for number, cost in run.costs.items()} for run in group.runs},
+            }
+            for group in comparison.groups
+        ],
+        "pairs": [
+            {
+                "ours": pair.ours,
+                "theirs": pair.theirs,
+                "seeds": list(pair.seeds),
+                **vars(pair.found),
+                "p_holm": pair.p,
+                "by_world_holm": dict(pair.by_world),
+                "verdict": pair.verdict,
+            }
+            for pair in comparison.pairs
+        ],
+        "notes": list(comparison.notes),
+        "definition": DEFINITION,
+    }

@@ -1,0 +1,116 @@
+"""What a run reached and what it cost, read from its folder: the outcome of each task, curves over rounds, sums."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedse.errors import BadInput
+from fedse.evaluation.curves import curves
+from fedse.experience.journal import Journal
+from fedse.runs.folder import RunFolder
+from fedse.types import Outcome, Purpose
+
+Place = tuple[str, str]
+"""A client and the label of a world it holds."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the rounds up to some adapter took together."""
+
+    explored_tokens: int = 0
+    """Tokens the agents sampled while exploring."""
+    learned_tokens: int = 0
+    """Tokens that went through the learners, once for each epoch."""
+    seconds: float = 0.0
+    """Time of the rounds, with their evaluations."""
+    bytes: int | None = 0
+    """Adapters sent up and down; None where trajectories are pooled, which this does not count."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run. Worlds go by the names they have in the experiment file, whoever holds them."""
+
+    name: str
+    seed: int
+    method: str
+    settings: Mapping[str, Any]
+    """Every key of the experiment except name and seed, flat."""
+    round: int
+    """Rounds behind the adapter that was measured."""
+    worlds: Mapping[str, Mapping[str, bool]]
+    """Success of each task that did not end in an error."""
+    errors: int
+    curves: Mapping[str, Mapping[int, float]]
+    """Validation success of each world after each round."""
+    costs: Mapping[int, Cost] = field(default_factory=dict)
+    """Cost of the rounds behind each adapter."""
+
+
+def world_name(client: str, label: str) -> str:
+    return client if client == label else f"{client}: {label}"
+
+
+def outcomes(
+    run: RunFolder, split: str, number: int, places: Mapping[Place, str]
+) -> tuple[dict[str, dict[str, bool]], int]:
+    """Success of each task in the closing evaluation of a split, and how many ended in an error."""
+    found: dict[str, dict[str, bool]] = {name: {} for name in places.values()}
+    errors = 0
+    for client in sorted({client for client, _ in places}):
+        journal = Journal(run.client_folder(client) / "episodes")
+        if f"{split}-{number:04d}" not in journal.names():
+            raise BadInput(
+                f"{run.path}: the {split} episodes of client '{client}' after round {number} are not here: compare where "
+                f"they are, or play them again with `fedse eval {run.path} --split {split}`."
+            )
+        for trajectory in journal.read(f"{split}-{number:04d}"):
+            if trajectory.purpose is Purpose.EVALUATE and trajectory.outcome is not Outcome.ERROR:
+                name = places[client, trajectory.world]
+                found[name][trajectory.task] = trajectory.outcome is Outcome.SUCCESS
+            errors += trajectory.outcome is Outcome.ERROR
+    return found, errors
+
+
+def success_curves(run: RunFolder, places: Mapping[Place, str]) -> dict[str, dict[int, float]]:
+    """Validation success of each world after each round in which it was measured."""
+    found: dict[str, dict[int, float]] = {name: {} for name in places.values()}
+    for rows in curves(run).values():
+        for row in rows:
+            if row["success"] is not None:
+                found[places[row["client"], row["world"]]][row["adapter"]] = row["success"]
+    return found
+
+
+def costs(run: RunFolder, sharing: bool, pooled: bool) -> dict[int, Cost]:
+    """What the rounds up to each adapter took."""
+    total = Cost(bytes=None if pooled else 0)
+    found = {0: total}
+    for number in range(1, (run.last_round() or 0) + 1):
+        report = run.report(number)
+        if report is None:
+            continue
+        clients = report["clients"].values()
+        up = [entry.get("bytes", 0) for entry in clients]
+        down = report.get("broadcast_bytes", max(up, default=0))
+        crossed = sum(up) + down * len(up) if sharing else 0
+        total = Cost(
+            total.explored_tokens + sum(entry["counts"].get("agent_tokens", 0) for entry in clients),
+            total.learned_tokens + int(sum(entry["metrics"].get("tokens", 0) for entry in clients)),
+            total.seconds + report["seconds"],
+            None if total.bytes is None else total.bytes + crossed,
+        )
+        found[number] = total
+    return found
+
+
+def has_evaluation(run: RunFolder, split: str) -> bool:
+    """Whether the newest adapter was measured on the split."""
+    number = run.last_round()
+    if number is None or not (path := run.evaluation_path(split, number)).exists():
+        return False
+    return bool(json.loads(path.read_text())["adapter"] == run.digest_of(number))

@@ -1,0 +1,121 @@
+"""Whether two methods differ on the same tasks, exactly where that is possible.
+
+The difference of a task is a sum over seeds of (success of one) - (success of the other). If the methods were equally
+good, each task's difference could as well have had the other sign. `sign_flip` counts over all signs how often the sum is at
+least as far from zero as the one that was seen. With one seed this is the exact McNemar test; several seeds of one task
+stay together, because they are not independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from fedse.seeds import generator
+
+Array = npt.NDArray[np.float64]
+RESAMPLES = 4000
+
+
+def sign_flip(differences: Sequence[int]) -> float:
+    """Two-sided p-value, exact: the distribution of the sum over all signs by convolution.
+
+    >>> sign_flip([1, 1, 1, 1, 1]), sign_flip([1, -1, 0])
+    (0.0625, 1.0)
+    """
+    sizes = [abs(int(difference)) for difference in differences if difference]
+    reach = sum(sizes)
+    chances = np.zeros(2 * reach + 1)
+    chances[reach] = 1.0
+    for size in sizes:
+        moved = np.zeros_like(chances)
+        moved[size:] += chances[: len(chances) - size] / 2
+        moved[: len(chances) - size] += chances[size:] / 2
+        chances = moved
+    observed = abs(sum(differences))
+    as_far = np.abs(np.arange(-reach, reach + 1)) >= observed
+    return float(min(1.0, chances[as_far].sum()))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The same p-values, corrected for being many: those below 0.05 are wrong together at most once in twenty times.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for position, index in enumerate(sorted(range(len(p_values)), key=lambda item: p_values[item])):
+        largest = max(largest, min(1.0, (len(p_values) - position) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def macro_interval(shares: Sequence[float], intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """An interval of the plain mean of shares from the intervals of the shares (square and add, after Newcombe)."""
+    mean = sum(shares) / len(shares)
+    below = sqrt(sum((share - low) ** 2 for share, (low, _) in zip(shares, intervals, strict=True))) / len(shares)
+    above = sqrt(sum((high - share) ** 2 for share, (_, high) in zip(shares, intervals, strict=True))) / len(shares)
+    return max(0.0, mean - below), min(1.0, mean + above)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much better one is than the other, in shares, with 95 % intervals."""
+
+    macro: float
+    macro_interval: tuple[float, float]
+    micro: float
+    micro_interval: tuple[float, float]
+    p: float
+    """On all tasks together."""
+    by_world: Mapping[str, tuple[float, float]]
+    """Difference and p-value of each world."""
+    by_seed: Mapping[int, float]
+    """Macro difference of each seed both have."""
+    tasks: int
+
+
+def difference(ours: Mapping[str, Array], theirs: Mapping[str, Array], seeds: Sequence[int]) -> Difference:
+    """Successes (0 or 1) of two methods by world, each with a row for every seed and a column for every task."""
+    apart = {world: ours[world] - theirs[world] for world in ours}
+    worlds = list(apart.values())
+    every = np.concatenate(worlds, axis=1)
+    macro, micro = _resampled(worlds)
+    return Difference(
+        macro=float(np.mean([world.mean() for world in worlds])),
+        macro_interval=_middle(macro),
+        micro=float(every.mean()),
+        micro_interval=_middle(micro),
+        p=sign_flip(every.sum(axis=0).astype(int).tolist()),
+        by_world={
+            name: (float(world.mean()), sign_flip(world.sum(axis=0).astype(int).tolist()))
+            for name, world in apart.items()
+        },
+        by_seed={seed: float(np.mean([world[row].mean() for world in worlds])) for row, seed in enumerate(seeds)},
+        tasks=every.shape[1],
+    )
+
+
+def _resampled(worlds: Sequence[Array]) -> tuple[Array, Array]:
+    """Means over worlds and over tasks when seeds, and within each world tasks, are drawn again with replacement."""
+    random = generator("bootstrap of paired differences")
+    seeds = worlds[0].shape[0]
+    of_seeds = random.multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES) / seeds
+    sums = []
+    for world in worlds:
+        tasks = world.shape[1]
+        of_tasks = random.multinomial(tasks, np.full(tasks, 1 / tasks), RESAMPLES)
+        sums.append(((of_seeds @ world) * of_tasks).sum(axis=1))
+    counts = [world.shape[1] for world in worlds]
+    macro = np.mean([total / count for total, count in zip(sums, counts, strict=True)], axis=0)
+    return macro, np.sum(sums, axis=0) / sum(counts)
+
+
+def _middle(values: Array) -> tuple[float, float]:
+    low, high = np.quantile(values, [0.025, 0.975])
+    return float(low), float(high)

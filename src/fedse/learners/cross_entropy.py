@@ -1,0 +1,59 @@
+"""Cross-entropy of a linear output layer without ever holding all its logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+_MOST_LOGITS = 2**27
+"""Logits held at once; half a gigabyte in float32."""
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """The gradient is made beside the loss, piece by piece, as the logits of a piece are needed for both."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        targets: torch.Tensor,
+        importance: torch.Tensor,
+        rows: int,
+    ) -> torch.Tensor:
+        loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
+        gradient = torch.empty_like(hidden)
+        for start in range(0, len(hidden), rows):
+            here = slice(start, start + rows)
+            logits = functional.linear(hidden[here], weight, bias)
+            log_probability = torch.log_softmax(logits, dim=-1, dtype=torch.float32)
+            del logits
+            wanted = targets[here, None]
+            loss -= (log_probability.gather(1, wanted).squeeze(1) * importance[here]).sum()
+            # Subtracted before rounding: where the model is sure, both are nearly one.
+            error = log_probability.exp_().scatter_add_(1, wanted, torch.full_like(wanted, -1, dtype=torch.float32))
+            torch.mul(error.to(weight.dtype) @ weight, importance[here, None], out=gradient[here])
+        ctx.save_for_backward(gradient)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (gradient,) = ctx.saved_tensors
+        return gradient * gradients[0].to(gradient.dtype), None, None, None, None, None
+
+
+def linear_cross_entropy(
+    hidden: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    targets: torch.Tensor,
+    importance: torch.Tensor,
+    most_logits: int = _MOST_LOGITS,
+) -> torch.Tensor:
+    """Sum over rows of importance times negative log-likelihood of the target, in float32. The layer is frozen."""
+    rows = max(1, most_logits // len(weight))
+    loss: torch.Tensor = _LinearCrossEntropy.apply(hidden, weight, bias, targets, importance, rows)  # type: ignore[no-untyped-call]
+    return loss

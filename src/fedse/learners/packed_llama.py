@@ -1,0 +1,293 @@
+"""Loss and gradient of a pack for Llama-like networks with LoRA: no padding, few and large operations, no full logits.
+
+The same arithmetic as the network's own. Query, key and value are one matrix, gate and up are one, low-rank factors of one
+matrix are multiplied together, and what no loss depends on is not computed: logits of the world's tokens, and the last
+layer's feed-forward for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from fedse.learners.attention_kernels import CudaFlash, kernel_for
+from fedse.learners.cross_entropy import linear_cross_entropy
+from fedse.learners.gated_unit import gated
+from fedse.learners.lora_vector import LoraVector
+from fedse.learners.low_rank import Pair, adapted_linear
+from fedse.learners.packed_attention import Segments, packed_attention
+
+_FAMILY = ("llama", "mistral", "qwen2", "qwen3")
+_STEADY_ROTATIONS = ("default", "linear", "llama3", "yarn")
+"""Rotary embeddings that do not depend on how long the longest conversation is."""
+_MOST_BYTES = 4 * 2**30
+"""Joining matrices makes a second copy of them. Larger networks gain little by it and would need much memory."""
+_ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+_FEED_FORWARD = ("gate_proj", "up_proj", "down_proj")
+
+
+@dataclass(frozen=True)
+class PackTensors:
+    """A pack on the device."""
+
+    ids: torch.Tensor
+    positions: torch.Tensor
+    predicting: torch.Tensor
+    targets: torch.Tensor
+    importance: torch.Tensor
+    """Factor of each target's loss, float32."""
+    segments: Segments
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """Linear layers of the same input as one, and where its factors stand among all factors."""
+
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+    factors: int | None
+    """Index of A; B comes after it. None: no adapter."""
+    scale: float
+
+
+@dataclass(frozen=True)
+class _Layer:
+    before_attention: torch.Tensor
+    query_key_value: tuple[_Matrix, ...]
+    query_norm: torch.Tensor | None
+    key_norm: torch.Tensor | None
+    out: _Matrix
+    before_feed_forward: torch.Tensor
+    gate_up: tuple[_Matrix, ...]
+    down: _Matrix
+
+
+Factors = Sequence[torch.Tensor]
+Pairs = tuple[Pair | None, ...]
+
+
+class _Arrange(torch.autograd.Function):
+    """The vector's values in another order, with zeros between; each value stands in one place."""
+
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, order: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(places)
+        return functional.pad(values, (0, 1)).index_select(0, order)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (places,) = ctx.saved_tensors
+        return gradients[0].index_select(0, places), None, None
+
+
+class PackedLlama:
+    """Reads the adapter from `vector` and adds to its gradient; of the network only frozen tensors are used."""
+
+    def __init__(self, network: Any, vector: LoraVector, checkpointing: bool = False, compiled: bool = False) -> None:
+        base = network.get_base_model()
+        self._body, self._head = base.model, base.lm_head
+        attention = base.model.layers[0].self_attn
+        self._head_size, self._scale = attention.head_dim, attention.scaling
+        self._heads, self._key_heads = base.config.num_attention_heads, base.config.num_key_value_heads
+        self._epsilon = base.model.norm.variance_epsilon
+        self._vector = vector
+        self._checkpointing = checkpointing
+        self.device, self.dtype = self._head.weight.device, self._head.weight.dtype
+        self._kernel = kernel_for(self.device, self.dtype)
+        self.can_be_recorded = isinstance(self._kernel, CudaFlash)
+        """Whether a CUDA graph can hold a pass: no loop that depends on the pack."""
+        layout = _FactorLayout(vector)
+        joined = sum(parameter.nbytes for parameter in network.parameters()) <= _MOST_BYTES
+        self._layers = [self._layer(layer, layout, joined) for layer in self._body.layers]
+        self._order, self._places, self._shapes = layout.done(self.device)
+        self._before, self._after = self._before_attention, self._after_attention
+        if compiled:
+            self._before = torch.compile(self._before, dynamic=True)
+            self._after = torch.compile(self._after, dynamic=True)
+
+    @staticmethod
+    def suits(network: Any) -> bool:
+        """Whether this class computes what the network does: one device, one precision, known in every part."""
+        from peft.tuners.lora import Linear
+        from peft.tuners.tuners_utils import BaseTunerLayer
+
+        config = network.config
+        if config.model_type not in _FAMILY or config.hidden_act != "silu" or config.attention_dropout:
+            return False
+        if set(getattr(config, "layer_types", None) or ["full_attention"]) != {"full_attention"}:
+            return False
+        if config.model_type == "mistral" and config.sliding_window is not None:
+            return False
+        base = network.get_base_model()
+        if base.model.rotary_emb.rope_type not in _STEADY_ROTATIONS:
+            return False
+        frozen = [parameter for parameter in network.parameters() if not parameter.requires_grad]
+        if len({(parameter.dtype, parameter.device) for parameter in frozen}) != 1:
+            return False
+        linear = {
+            getattr(part, name)
+            for layer in base.model.layers
+            for part, names in ((layer.self_attn, _ATTENTION), (layer.mlp, _FEED_FORWARD))
+            for name in names
+        }
+        adapted = {module for module in base.modules() if isinstance(module, BaseTunerLayer)}
+        plain = {getattr(module, "base_layer", module) for module in linear}
+        return (
+            adapted <= linear
+            and all(type(module) is Linear and not module.lora_variant for module in adapted)
+            and all(module.active_adapters == ["default"] and not module.merged for module in adapted)
+            and all(parameter.requires_grad for name, parameter in network.named_parameters() if ".lora_" in name)
+            and all(type(module) is torch.nn.Linear for module in (*plain, base.lm_head))
+        )
+
+    def _layer(self, layer: Any, layout: _FactorLayout, joined: bool) -> _Layer:
+        attention, feed_forward = layer.self_attn, layer.mlp
+
+        def several(*modules: Any) -> tuple[_Matrix, ...]:
+            return (layout.matrix(*modules),) if joined else tuple(layout.matrix(module) for module in modules)
+
+        return _Layer(
+            before_attention=layer.input_layernorm.weight,
+            query_key_value=several(attention.q_proj, attention.k_proj, attention.v_proj),
+            query_norm=attention.q_norm.weight if hasattr(attention, "q_norm") else None,
+            key_norm=attention.k_norm.weight if hasattr(attention, "k_norm") else None,
+            out=layout.matrix(attention.o_proj),
+            before_feed_forward=layer.post_attention_layernorm.weight,
+            gate_up=several(feed_forward.gate_proj, feed_forward.up_proj),
+            down=layout.matrix(feed_forward.down_proj),
+        )
+
+    def add_gradient(self, pack: PackTensors) -> torch.Tensor:
+        """The pack's loss; its gradient is added to the vector's."""
+        loss = self.loss(pack)
+        (gradient,) = torch.autograd.grad(loss, self._vector.values)
+        self._vector.gradient.add_(gradient)
+        return loss.detach()
+
+    def loss(self, pack: PackTensors) -> torch.Tensor:
+        arranged: torch.Tensor = _Arrange.apply(self._vector.values.to(self.dtype), self._order, self._places)  # type: ignore[no-untyped-call]
+        sizes = [rows * columns for rows, columns in self._shapes]
+        factors = [piece.view(shape) for piece, shape in zip(torch.split(arranged, sizes), self._shapes, strict=True)]
+        hidden = functional.embedding(pack.ids, self._body.embed_tokens.weight)
+        cosine, sine = self._body.rotary_emb(hidden[None], pack.positions[None])
+        # Turning a vector takes its halves exchanged, the then first one negated; the sign goes into the sine once.
+        sine[..., : self._head_size // 2].neg_()
+        turn = (cosine[0, :, None], sine[0, :, None])
+        for number, layer in enumerate(self._layers):
+            keep = pack.predicting if number == len(self._layers) - 1 else None
+            step = partial(self._pass_layer, layer, factors, turn, pack.segments, keep)
+            if self._checkpointing:
+                hidden = checkpoint(step, hidden, use_reentrant=False, preserve_rng_state=False)
+            else:
+                hidden = step(hidden)
+        hidden = self._norm(hidden, self._body.norm.weight)
+        return linear_cross_entropy(hidden, self._head.weight, self._head.bias, pack.targets, pack.importance)
+
+    def _pass_layer(
+        self,
+        layer: _Layer,
+        factors: Factors,
+        turn: tuple[torch.Tensor, torch.Tensor],
+        segments: Segments,
+        keep: torch.Tensor | None,
+        hidden: torch.Tensor,
+    ) -> torch.Tensor:
+        # Looked up here: a compiled function would be compiled anew for each layer's own number.
+        def pairs(*matrices: _Matrix) -> Pairs:
+            return tuple(
+                None if matrix.factors is None else (factors[matrix.factors], factors[matrix.factors + 1])
+                for matrix in matrices
+            )
+
+        three = self._before(hidden, layer, pairs(*layer.query_key_value), turn)
+        seen = packed_attention(three, segments, self._scale, self._kernel).flatten(1)
+        if keep is not None:
+            hidden, seen = hidden.index_select(0, keep), seen.index_select(0, keep)
+        return self._after(hidden, seen, layer, pairs(layer.out), pairs(*layer.gate_up), pairs(layer.down))
+
+    def _before_attention(
+        self, hidden: torch.Tensor, layer: _Layer, pairs: Pairs, turn: tuple[torch.Tensor, torch.Tensor]
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        mixed = _projected(self._norm(hidden, layer.before_attention), layer.query_key_value, pairs)
+        mixed = mixed.view(len(hidden), -1, self._head_size)
+        queries, keys, values = torch.split(mixed, [self._heads, self._key_heads, self._key_heads], dim=1)
+        if layer.query_norm is not None and layer.key_norm is not None:
+            queries, keys = self._norm(queries, layer.query_norm), self._norm(keys, layer.key_norm)
+        return _turned(queries, turn), _turned(keys, turn), values
+
+    def _after_attention(
+        self, hidden: torch.Tensor, seen: torch.Tensor, layer: _Layer, out: Pairs, gate_up: Pairs, down: Pairs
+    ) -> torch.Tensor:
+        hidden = hidden + _projected(seen, (layer.out,), out)
+        inner = _projected(self._norm(hidden, layer.before_feed_forward), layer.gate_up, gate_up)
+        return hidden + _projected(gated(inner), (layer.down,), down)
+
+    def _norm(self, inputs: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return functional.rms_norm(inputs, weight.shape, weight, self._epsilon)
+
+
+def _turned(vectors: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    cosine, sine = turn
+    return torch.addcmul(vectors * cosine, vectors.roll(vectors.shape[-1] // 2, -1), sine)
+
+
+def _projected(inputs: torch.Tensor, matrices: tuple[_Matrix, ...], pairs: Pairs) -> torch.Tensor:
+    outputs = [
+        adapted_linear(inputs, matrix.weight, matrix.bias, pair, matrix.scale)
+        for matrix, pair in zip(matrices, pairs, strict=True)
+    ]
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+
+
+class _FactorLayout:
+    """Collects where each entry of each joined factor stands in the vector.
+
+    For joined layers the A's stand one below the other and the B's along the diagonal of one matrix.
+    """
+
+    def __init__(self, vector: LoraVector) -> None:
+        self._begin = {}
+        self._size = 0
+        for parameter in vector.parameters:
+            self._begin[id(parameter)] = self._size
+            self._size += parameter.numel()
+        self._entries: list[torch.Tensor] = []
+
+    def matrix(self, *modules: Any) -> _Matrix:
+        """One matrix of several linear layers with the same input."""
+        plain = [getattr(module, "base_layer", module) for module in modules]
+        weight = plain[0].weight if len(plain) == 1 else torch.cat([module.weight for module in plain]).detach()
+        biases = [module.bias for module in plain if module.bias is not None]
+        bias = torch.cat(biases).detach() if biases else None
+        adapted = [module for module in modules if hasattr(module, "base_layer")]
+        if not adapted:
+            return _Matrix(weight, bias, None, 0.0)
+        downs = [self._places(module.lora_A["default"].weight) for module in adapted]
+        ups = torch.full((len(weight), sum(map(len, downs))), self._size)
+        row = column = 0
+        for module in modules:
+            if module in adapted:
+                up = self._places(module.lora_B["default"].weight)
+                ups[row : row + up.shape[0], column : column + up.shape[1]] = up
+                column += up.shape[1]
+            row += module.out_features
+        self._entries += [torch.cat(downs), ups]
+        return _Matrix(weight, bias, len(self._entries) - 2, adapted[0].scaling["default"])
+
+    def _places(self, parameter: torch.Tensor) -> torch.Tensor:
+        begin = self._begin[id(parameter)]
+        return torch.arange(begin, begin + parameter.numel()).view(parameter.shape)
+
+    def done(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, list[tuple[int, int]]]:
+        """Which value of the vector stands where (its size: none), where each value stands, and the factors' shapes."""
+        order = torch.cat([entry.flatten() for entry in self._entries])
+        places = torch.empty(self._size + 1, dtype=torch.long)
+        places[order] = torch.arange(len(order))
+        shapes = [(entry.shape[0], entry.shape[1]) for entry in self._entries]
+        return order.to(device), places[: self._size].to(device), shapes

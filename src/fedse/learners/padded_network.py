@@ -1,0 +1,79 @@
+"""Loss and gradient through any network's own forward pass, padded on the right. Logits of the agent's tokens only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from fedse.learners.lora_vector import LoraVector
+from fedse.learners.packing import Example
+
+
+class PaddedNetwork:
+    def __init__(self, network: Any, vector: LoraVector, checkpointing: bool = False) -> None:
+        self._network, self._vector, self._checkpointing = network, vector, checkpointing
+        frozen = next(parameter for parameter in network.parameters() if not parameter.requires_grad)
+        self._device = frozen.device
+        # A base that was rounded to integers has no precision of its own and computes as its other parts do.
+        self._low = network.dtype in (torch.bfloat16, torch.float16)
+
+    def add_gradient(self, part: Sequence[Example], importance: float) -> tuple[torch.Tensor, int]:
+        """Loss of the examples times `importance`, whose gradient is added to the vector's; tokens that were computed."""
+        self._vector.put_back()
+        ids, train, attention = collate(part, self._device)
+        with self._training():
+            loss = self.loss(ids, train, attention) * importance
+            self._vector.add_gradients(torch.autograd.grad(loss, self._vector.parameters))
+        return loss.detach(), ids.numel()
+
+    def loss(self, ids: torch.Tensor, train: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
+        """Summed negative log-likelihood of the agent's tokens, each predicted from everything before it."""
+        predicting = functional.pad(train[:, 1:], (0, 1))
+        precision = torch.autocast(self._device.type, self._network.dtype, enabled=self._low)
+        with precision, self._selecting(predicting):
+            logits = self._network(input_ids=ids, attention_mask=attention, use_cache=False).logits
+        if logits.dim() == 3:
+            logits = logits[predicting]
+        return functional.cross_entropy(logits.float(), ids[:, 1:][train[:, 1:]], reduction="sum")
+
+    @contextmanager
+    def _selecting(self, predicting: torch.Tensor) -> Iterator[None]:
+        """The output layer sees only positions that predict a token of the agent."""
+        head = self._network.get_base_model().get_output_embeddings()
+        if head is None:
+            yield
+            return
+        hook = head.register_forward_pre_hook(lambda _, inputs: (inputs[0][predicting.to(inputs[0].device)],))
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    @contextmanager
+    def _training(self) -> Iterator[None]:
+        self._network.train()
+        if self._checkpointing:
+            self._network.get_base_model().gradient_checkpointing_enable({"use_reentrant": False})
+        try:
+            yield
+        finally:
+            if self._checkpointing:
+                self._network.get_base_model().gradient_checkpointing_disable()
+            self._network.eval()
+
+
+def collate(examples: Sequence[Example], device: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Ids, train mask and attention mask."""
+    shape = (len(examples), max(map(len, examples)))
+    ids = torch.zeros(shape, dtype=torch.long)
+    train = torch.zeros(shape, dtype=torch.bool)
+    attention = torch.zeros(shape, dtype=torch.long)
+    for row, example in enumerate(examples):
+        ids[row, : len(example)] = torch.from_numpy(example.ids)
+        train[row, : len(example)] = torch.from_numpy(example.train)
+        attention[row, : len(example)] = 1
+    return ids.to(device), train.to(device), attention.to(device)

@@ -1,0 +1,103 @@
+"""Ways to get loss and gradient of some examples: packed, packed and recorded as CUDA graphs, or padded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from fedse.errors import BadInput
+from fedse.learners.lora_vector import LoraVector
+from fedse.learners.packed_attention import Segments
+from fedse.learners.packed_llama import PackedLlama, PackTensors
+from fedse.learners.packing import Example, Pack, pack
+from fedse.learners.padded_network import PaddedNetwork
+from fedse.learners.recorded import Recorded
+
+
+class Pass(Protocol):
+    vector: LoraVector
+    """What is trained."""
+    shares_opening: bool
+    """Whether a beginning that all examples share is computed once."""
+
+    def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
+        """Loss of the examples times `importance`, whose gradient is added to the vector's; tokens that were computed."""
+        ...
+
+
+def pass_for(network: Any, checkpointing: bool, compiled: bool) -> Pass:
+    """The fastest that suits the network."""
+    vector = LoraVector(network)
+    if PackedLlama.suits(network):
+        llama = PackedLlama(network, vector, checkpointing, compiled)
+        if llama.can_be_recorded:
+            return RecordedPass(vector, llama)
+        if not compiled:
+            return PackedPass(vector, llama)
+    elif not compiled:
+        return PaddedPass(vector, PaddedNetwork(network, vector, checkpointing))
+    precision = str(network.dtype).removeprefix("torch.")
+    raise BadInput(
+        "learner.compile: is for Llama, Mistral and Qwen on a GPU in bfloat16, and this is "
+        f"{network.config.model_type} on {vector.values.device} in {precision}: leave it out."
+    )
+
+
+class PackedPass:
+    """End to end, without padding."""
+
+    shares_opening = True
+
+    def __init__(self, vector: LoraVector, llama: PackedLlama) -> None:
+        self.vector = vector
+        self._llama = llama
+
+    def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
+        packed = pack(part, opening)
+        return self._loss(packed, importance), len(packed.ids)
+
+    def _loss(self, packed: Pack, importance: float) -> torch.Tensor:
+        return self._llama.add_gradient(tensors_of(packed, importance, self._llama.device))
+
+
+class RecordedPass(PackedPass):
+    """The same as CUDA graphs of fixed sizes: small networks are otherwise limited by launching their kernels."""
+
+    def __init__(self, vector: LoraVector, llama: PackedLlama) -> None:
+        super().__init__(vector, llama)
+        self._recorded = Recorded(llama, vector)
+
+    def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
+        return self._recorded.add_gradient(pack(part, opening), importance)
+
+
+class PaddedPass:
+    """Through the network's own forward pass."""
+
+    shares_opening = False
+
+    def __init__(self, vector: LoraVector, padded: PaddedNetwork) -> None:
+        self.vector = vector
+        self._padded = padded
+
+    def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
+        del opening  # Nothing is shared here.
+        return self._padded.add_gradient(part, importance)
+
+
+def tensors_of(packed: Pack, importance: float, device: torch.device) -> PackTensors:
+    def moved(array: Any) -> torch.Tensor:
+        return torch.from_numpy(array).to(device)
+
+    edges = np.cumsum((0, *packed.lengths), dtype=np.int32)
+    return PackTensors(
+        ids=moved(packed.ids),
+        positions=moved(packed.positions),
+        predicting=moved(packed.predicting),
+        targets=moved(packed.targets),
+        importance=torch.full((len(packed.targets),), importance, device=device),
+        segments=Segments(packed.opening, packed.lengths, moved(edges), max(packed.lengths)),
+    )

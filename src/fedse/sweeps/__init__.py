@@ -1,0 +1,1 @@
+"""Many runs from one file: which ones, and how they are worked off."""

@@ -1,0 +1,128 @@
+"""A sweep file: one experiment, and the methods, variants, settings and seeds it is run with.
+
+name: methods
+experiment: experiment.yaml          # or the experiment itself, as a mapping
+methods: [fed_se, local_se, fedit]
+seeds: [0, 1, 2]
+settings: {model.lora.rank: [4, 8]}  # every combination
+variants:                            # named changes, one at a time
+  plain: {}
+  no_filter: {filter: none}
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from fedse.errors import BadInput
+from fedse.evaluation.measured import has_evaluation
+from fedse.experiment import Experiment, conflict
+from fedse.experiment_file import KeyPath, explain, override, read_yaml
+from fedse.experiment_options import NAME, validated
+from fedse.methods import Method
+from fedse.plugins import PluginOptions
+from fedse.runs.folder import RunFolder
+
+LONGEST_NAME = 100
+
+
+class Sweep(PluginOptions):
+    """A grid of runs. Its folder is runs/NAME, with one run for each cell."""
+
+    name: str = Field(pattern=NAME)
+    """Name of the sweep; its runs are in runs/NAME."""
+    experiment: str | dict[str, Any]
+    """The experiment that all cells begin with: a file, found beside this one, or the keys themselves."""
+    methods: list[Method] = Field(default_factory=list)
+    """Methods to run it with; the experiment's own when empty."""
+    variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Changes with a name, each a mapping of keys such as `learner.epochs`; the experiment as it is when empty."""
+    settings: dict[str, list[Any]] = Field(default_factory=dict)
+    """Keys with the values they take; all combinations are run."""
+    seeds: list[int] = Field(default_factory=list)
+    """Seeds of each cell; the experiment's own when empty."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a sweep."""
+
+    name: str
+    experiment: Experiment
+    folder: Path
+
+    def rounds_done(self) -> int | None:
+        """Complete rounds; None before the run has begun."""
+        if not (self.folder / "manifest.json").exists():
+            return None
+        return RunFolder.existing(self.folder).last_round()
+
+    def is_complete(self) -> bool:
+        """All rounds, and the evaluations that follow the last one."""
+        if self.rounds_done() != self.experiment.rounds_to_play:
+            return False
+        run = RunFolder.existing(self.folder)
+        splits = ["validation", "test"] if self.experiment.evaluation.test_tasks != 0 else ["validation"]
+        return all(has_evaluation(run, split) for split in splits)
+
+
+def read_sweep(path: Path, settings: Sequence[str] = ()) -> tuple[Sweep, dict[str, Any], dict[KeyPath, str]]:
+    """The sweep, the content of its experiment after `a.b=c` settings, and where each key of that stands."""
+    content, places = read_yaml(path)
+    try:
+        sweep = Sweep.model_validate(content)
+    except ValidationError as error:
+        raise BadInput(explain(error, Sweep, places)) from error
+    if isinstance(sweep.experiment, str):
+        base, base_places = read_yaml(path.parent / sweep.experiment)
+    else:
+        base = copy.deepcopy(sweep.experiment)
+        base_places = {at[1:]: place for at, place in places.items() if at[:1] == ("experiment",)}
+    override(base, settings, base_places)
+    return sweep, base, base_places
+
+
+def cells(sweep: Sweep, base: Mapping[str, Any], places: Mapping[KeyPath, str], runs: Path) -> list[Cell]:
+    """All runs of the sweep, checked: nothing is begun unless everything could be."""
+    made: list[Cell] = []
+    for name, method, changes in _combinations(sweep, base):
+        content, where = copy.deepcopy(dict(base)), dict(places)
+        if method is not None:
+            content["method"] = method
+        try:
+            override(content, [f"{key}={json.dumps(value)}" for key, value in changes], where)
+            experiment = validated({**content, "name": name}, where)
+        except BadInput as error:
+            raise BadInput(f"cell {name}: {error}") from error
+        if any(cell.name == name for cell in made):
+            raise BadInput(f"two cells of the sweep would be called {name}: give the variants clearer names.")
+        folder = runs / sweep.name / name
+        if reason := conflict(folder, experiment):
+            raise BadInput(f"cell {name}: {reason}")
+        made.append(Cell(name, experiment, folder))
+    return made
+
+
+def _combinations(sweep: Sweep, base: Mapping[str, Any]) -> Iterator[tuple[str, Method | None, list[tuple[str, Any]]]]:
+    """Name, method and changed keys of each cell; the seed changes fastest."""
+    values = [[(key, value) for value in chosen] for key, chosen in sweep.settings.items()]
+    methods: list[Method | None] = [*sweep.methods] or [None]
+    seeds = sweep.seeds or [base.get("seed", 0)]
+    for method, (variant, changes), *settings in product(methods, (sweep.variants or {"": {}}).items(), *values):
+        said = [method or "", variant, *(f"{key.rsplit('.', 1)[-1]}_{value}" for key, value in settings)]
+        for seed in seeds:
+            name = "-".join(_word(item) for item in [*said, f"s{seed}"] if item)
+            yield name[:LONGEST_NAME], method, [*changes.items(), *settings, ("seed", seed)]
+
+
+def _word(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", text).strip("_")

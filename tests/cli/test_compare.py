@@ -1,0 +1,92 @@
+"""`fedse compare` and `fedse export --client` on real runs of a table."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedse
+from fedse.experiment import Experiment
+
+BASE: dict[str, Any] = {
+    "rounds": 2,
+    "model": {"name": "table", "rows": 256},
+    "policy": "table",
+    "learner": {"name": "table", "rate": 0.5},
+    "clients": {
+        "east": {"worlds": [{"name": "maze", "mode": "original", "turn_limit": 8}]},
+        "west": {"worlds": [{"name": "maze", "mode": "original", "turn_limit": 10}]},
+    },
+    "start": {"tasks": 10},
+    "exploration": {"tasks": 4},
+    "evaluation": {"tasks": 25, "between": 2, "test_tasks": 25},
+}
+
+
+def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "fedse", *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, cwd=folder, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compared")
+    for method, seeds in (("fed_se", (0, 1)), ("centralized", (0, 1)), ("local", (0,)), ("pretrained", (0,))):
+        for seed in seeds:
+            name = f"{method}-s{seed}"
+            fedse.run(Experiment.model_validate({**BASE, "name": name, "seed": seed, "method": method}), folder)
+    return folder
+
+
+def test_compare_prints_tables_and_draws(runs: Path) -> None:
+    names = ["fed_se-s0", "fed_se-s1", "centralized-s0", "centralized-s1", "local-s0", "pretrained-s0"]
+    done = command("compare", *names, folder=runs)
+    assert done.returncode == 0, done.stderr
+    for expected in (
+        "east: maze",
+        "macro",
+        "micro",
+        "fed_se is better",
+        "not distinguishable",
+        "one seed",
+        "trajectories",
+    ):
+        assert expected in done.stdout, (expected, done.stdout)
+    assert (runs / "compare.png").read_bytes().startswith(b"\x89PNG")
+
+    printed = json.loads(command("compare", *names, "--json", folder=runs).stdout)
+    methods = {entry["label"]: entry for entry in printed["methods"]}
+    stored = [json.loads((runs / f"fed_se-s{seed}/evaluations/test-0002.json").read_text()) for seed in (0, 1)]
+    assert methods["fed_se"]["macro"] == pytest.approx(sum(item["macro"] for item in stored) / 2)
+    assert methods["centralized"]["worlds"].keys() == methods["fed_se"]["worlds"].keys()
+    single = json.loads((runs / "local-s0/evaluations/test-0002.json").read_text())
+    assert methods["local"]["micro_interval"] == pytest.approx(single["micro_interval"])
+    # Two clients, both directions, two rounds, 4 bytes for each of 256 x 4 scores.
+    assert methods["fed_se"]["costs"]["fed_se-s0"]["2"]["bytes"] == 2 * 2 * 2 * 4 * 256 * 4
+    assert methods["local"]["costs"]["local-s0"]["2"]["bytes"] == 0
+
+
+def test_what_cannot_be_compared_is_one_sentence(runs: Path) -> None:
+    for arguments, sentence in [
+        (("compare", "nothing"), "is not a run"),
+        (("compare", "fed_se-s0", "--split", "tset"), "did you mean 'test'?"),
+        (("compare", "fed_se-s0", "fed_se-s0"), "same experiment with the same seed"),
+        (("compare", "fed_se-s0", "local-s0", "--against", "x"), "--against x: these runs are fed_se; local"),
+    ]:
+        done = command(*arguments, folder=runs)
+        assert done.returncode == 2 and sentence in done.stderr, (done.stdout, done.stderr)
+
+
+def test_a_clients_own_adapter_is_exported_by_name(runs: Path) -> None:
+    refused = command("export", "local-s0", "adapter", folder=runs)
+    assert refused.returncode == 2 and "each client of local-s0 has an adapter of its own" in refused.stderr
+    assert command("export", "local-s0", "adapter", "--client", "west", folder=runs).returncode == 0
+    own = (runs / "local-s0/clients/west/adapters/0002/adapter_model.safetensors").read_bytes()
+    assert (runs / "adapter/adapter_model.safetensors").read_bytes() == own
+    shown = command("show", "local-s0", folder=runs).stdout
+    assert "method local (learning: true, exploring: false, sharing: none, pooled: false" in shown

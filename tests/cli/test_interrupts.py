@@ -1,0 +1,66 @@
+"""An interrupt is not lost, and nothing that goes on in the background keeps an interrupted command alive."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+FREED = """
+import signal, time
+from fedse.cli.interrupts import never_lose_one
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+never_lose_one()
+
+class Freed:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0)
+
+try:
+    Freed()
+    time.sleep(20)
+except KeyboardInterrupt:
+    print("heard")
+"""
+
+HELD = """
+import json, threading, typer
+from fedse import cli
+
+lock = threading.Lock()
+
+class Closes:
+    lock = lock
+
+    def __del__(self):
+        with self.lock:
+            pass
+
+@cli.app.command("hang")
+def hang():
+    json.kept = Closes()  # In a module that no thread is busy in, so that it is freed in the end.
+    threading.Thread(target=lambda: (lock.acquire(), threading.Event().wait()), daemon=True).start()
+    while not lock.locked():
+        pass
+    print("interrupted")
+    raise typer.Exit(130)
+
+import sys
+sys.argv = ["fedse", "hang"]
+cli.main()
+"""
+
+
+def test_an_interrupt_while_an_object_is_freed_is_heard() -> None:
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("heard\n", "")
+    assert time.monotonic() - began < 15
+
+
+def test_a_lock_that_a_thread_holds_does_not_keep_an_interrupted_command_alive() -> None:
+    done = subprocess.run([sys.executable, "-c", HELD], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "interrupted\n", "")

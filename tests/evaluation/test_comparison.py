@@ -1,0 +1,100 @@
+"""Grouping, pairing and verdicts on outcomes that are known."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedse.errors import BadInput
+from fedse.evaluation.compare_plot import curve
+from fedse.evaluation.comparison import compare, label_groups, to_json
+from fedse.evaluation.measured import Cost, Measured
+
+RANDOM = np.random.default_rng(0)
+
+
+def measured(method: str, seed: int = 0, share: float = 0.5, tasks: int = 100, **changes: Any) -> Measured:
+    settings = {
+        "method": method,
+        "filter.name": "success",
+        "worlds.maze": {"name": "maze"},
+        **changes.pop("settings", {}),
+    }
+    played = {f"t{number}": bool(RANDOM.random() < share) for number in range(tasks)}
+    return Measured(
+        **{
+            "name": f"{method}-s{seed}",
+            "seed": seed,
+            "method": method,
+            "settings": settings,
+            "round": 2,
+            "worlds": {"maze": played},
+            "errors": 0,
+            "curves": {"maze": {0: 0.1, 1: share / 2, 2: share}},
+            "costs": {0: Cost(), 1: Cost(10, 5, 1.0, 100), 2: Cost(20, 10, 2.0, 200)},
+            **changes,
+        }
+    )
+
+
+def test_runs_that_differ_in_the_seed_alone_are_one_method() -> None:
+    runs = [measured("fed_se", seed) for seed in (2, 0, 1)] + [measured("local", 0)]
+    runs.append(measured("fed_se", 0, name="unfiltered", settings={"filter.name": "none"}))
+    runs.append(measured("fed_se", 1, name="elsewhere", settings={"filter.name": "none", "engine.processes": 3}))
+    groups = label_groups(runs)
+    assert list(groups) == ["fed_se", "local", "fed_se, filter=none"]
+    assert [run.seed for run in groups["fed_se"]] == [0, 1, 2]
+    assert len(groups["fed_se, filter=none"]) == 2
+    with pytest.raises(BadInput, match="same experiment with the same seed"):
+        label_groups([measured("fed_se"), measured("fed_se")])
+
+
+def test_a_clear_difference_is_named_and_a_small_one_is_not_distinguishable() -> None:
+    runs = [
+        measured(method, seed, share)
+        for method, share in (("fed_se", 0.8), ("local_se", 0.78), ("fedit", 0.4))
+        for seed in (0, 1, 2)
+    ]
+    found = compare(runs)
+    verdicts = {pair.theirs: pair.verdict for pair in found.pairs}
+    assert verdicts == {"local_se": "not distinguishable", "fedit": "fed_se is better"}
+    assert {pair.ours for pair in compare(runs, against="fedit").pairs} == {"fedit"}
+    assert compare(runs, against="fedit").pairs[0].verdict == "fed_se is better"
+    assert len(compare(runs, all_pairs=True).pairs) == 3
+    with pytest.raises(BadInput, match="--against other"):
+        compare(runs, against="other")
+    json.dumps(to_json(found))
+
+
+def test_only_common_tasks_count_and_the_reader_is_told() -> None:
+    long, short = measured("fed_se", tasks=100), measured("local", tasks=60)
+    found = compare([long, short])
+    assert {group.successes["maze"].shape for group in found.groups} == {(1, 60)}
+    assert any("60 tasks that all runs played; some played 100" in note for note in found.notes)
+    assert any("one seed" in note for note in found.notes)
+    broken = measured("local", tasks=60, errors=2)
+    assert any("2 episodes ended in an error" in note for note in compare([long, broken]).notes)
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    other = measured("local", settings={"worlds.maze": {"name": "maze", "turn_limit": 3}})
+    with pytest.raises(BadInput, match="'maze' has different options"):
+        compare([measured("fed_se"), other])
+    elsewhere = measured("local", worlds={"wordle": {"t0": True}})
+    with pytest.raises(BadInput, match="no common task"):
+        compare([measured("fed_se"), elsewhere])
+
+
+def test_runs_without_a_common_seed_are_paired_and_it_is_said() -> None:
+    found = compare([measured("fed_se", 0), measured("local", 1)])
+    assert any("no seed in common" in note for note in found.notes)
+
+
+def test_curves_are_means_with_bands_over_seeds() -> None:
+    runs = [measured("fed_se", seed, share) for seed, share in ((0, 0.4), (1, 0.8))]
+    points = curve(runs, lambda run, number: run.costs[number].seconds, ["maze"])
+    assert [point[0] for point in points] == [0.0, 1.0, 2.0]
+    assert points[-1][1:] == pytest.approx((0.6, 0.4, 0.8))

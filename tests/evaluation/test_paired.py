@@ -1,0 +1,108 @@
+"""The statistics beside scipy, brute force and simulation."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from fedse.evaluation.metrics import wilson
+from fedse.evaluation.paired import difference, holm, macro_interval, sign_flip
+
+scipy_stats = pytest.importorskip("scipy.stats")
+
+
+def test_with_one_seed_the_sign_flip_test_is_mcnemars_exact_test() -> None:
+    for better, worse in product(range(0, 13), range(0, 13)):
+        differences = [1] * better + [-1] * worse + [0] * 5
+        expected = scipy_stats.binomtest(better, better + worse).pvalue if better + worse else 1.0
+        assert sign_flip(differences) == pytest.approx(expected, abs=1e-12)
+    assert sign_flip([1] * 60 + [-1] * 20) == pytest.approx(scipy_stats.binomtest(60, 80).pvalue, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_with_several_seeds_it_counts_over_all_signs(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    differences = random.integers(-3, 4, size=10)
+    sums = [abs(int(np.dot(signs, differences))) for signs in product((-1, 1), repeat=10)]
+    expected = np.mean([total >= abs(differences.sum()) for total in sums])
+    assert sign_flip(differences.tolist()) == pytest.approx(expected, abs=1e-12)
+
+
+def test_equal_methods_are_seldom_called_different() -> None:
+    random = np.random.default_rng(1)
+    easy = random.random((300, 1, 40))  # The same tasks are easy for both.
+    ours, theirs = (random.random((300, 3, 40)) < easy for _ in range(2))
+    p = [sign_flip((ours[trial].astype(int) - theirs[trial]).sum(axis=0).tolist()) for trial in range(300)]
+    assert np.mean(np.array(p) < 0.05) < 0.09
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_holm_rejects_what_closed_testing_with_bonferroni_rejects(seed: int) -> None:
+    p = (np.random.default_rng(seed).random(5) ** 3).tolist()
+    for level in (0.01, 0.05, 0.2):
+        closed = [
+            all(
+                min(p[index] for index in family) <= level / size
+                for size in range(1, 6)
+                for family in combinations(range(5), size)
+                if chosen in family
+            )
+            for chosen in range(5)
+        ]
+        assert [value <= level for value in holm(p)] == closed
+    assert holm([]) == []
+
+
+def test_wilson_is_scipys() -> None:
+    for successes, episodes in [(0, 25), (17, 25), (25, 25), (3, 200)]:
+        theirs = scipy_stats.binomtest(successes, episodes).proportion_ci(method="wilson")
+        assert wilson(successes, episodes) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
+
+
+def test_the_macro_interval_covers_the_true_mean_about_as_often_as_it_says() -> None:
+    random = np.random.default_rng(3)
+    truth, tasks = np.array([0.9, 0.5, 0.05]), [40, 25, 100]
+    hits = 0
+    for _ in range(600):
+        found = [random.binomial(count, share) for count, share in zip(tasks, truth, strict=True)]
+        bounds = [wilson(successes, count) for successes, count in zip(found, tasks, strict=True)]
+        shares = [successes / count for successes, count in zip(found, tasks, strict=True)]
+        low, high = macro_interval(shares, bounds)
+        hits += low <= truth.mean() <= high
+    assert 0.92 < hits / 600 < 0.985
+
+
+def test_the_interval_of_a_difference_covers_it_and_agrees_with_scipys_bootstrap() -> None:
+    random = np.random.default_rng(5)
+    ours = {
+        "maze": (random.random((1, 80)) < 0.7).astype(float),
+        "wordle": (random.random((1, 50)) < 0.4).astype(float),
+    }
+    theirs = {
+        "maze": (random.random((1, 80)) < 0.4).astype(float),
+        "wordle": (random.random((1, 50)) < 0.4).astype(float),
+    }
+    found = difference(ours, theirs, [0])
+    apart = np.concatenate([ours[name][0] - theirs[name][0] for name in ours])
+    assert found.micro == pytest.approx(apart.mean())
+    assert found.macro == pytest.approx(np.mean([(ours[name] - theirs[name]).mean() for name in ours]))
+    whole = scipy_stats.bootstrap(
+        (apart,), np.mean, n_resamples=4000, method="percentile", rng=np.random.default_rng(0)
+    ).confidence_interval
+    # Ours draws within worlds, scipy's from all tasks at once: nearly the same here.
+    assert found.micro_interval == pytest.approx((whole.low, whole.high), abs=0.03)
+    assert found.by_world["maze"][1] == sign_flip((ours["maze"] - theirs["maze"])[0].astype(int).tolist())
+
+
+def test_seeds_that_disagree_widen_the_interval() -> None:
+    tasks = np.ones((1, 100))
+    agreeing = {"maze": np.concatenate([0.2 * tasks, 0.2 * tasks, 0.2 * tasks])}
+    split = {"maze": np.concatenate([0.6 * tasks, 0.2 * tasks, -0.2 * tasks])}
+    nothing = {"maze": np.zeros((3, 100))}
+    same = difference(agreeing, nothing, [0, 1, 2])
+    unsure = difference(split, nothing, [0, 1, 2])
+    assert same.macro_interval == pytest.approx((0.2, 0.2))
+    assert unsure.macro_interval[0] < 0 < unsure.macro == pytest.approx(0.2)
+    assert unsure.by_seed == pytest.approx({0: 0.6, 1: 0.2, 2: -0.2})

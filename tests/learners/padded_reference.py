@@ -1,0 +1,100 @@
+"""What the learner's passes must equal: the network's own forward pass, padded, with all logits. And networks to try."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import peft
+import torch
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from fedse.learners.packing import Example
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 96,
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+}
+YARN = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 128}
+NETWORKS: dict[str, Callable[[], Any]] = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE)),
+    "llama, a key head for each query head": lambda: LlamaForCausalLM(
+        LlamaConfig(**SHAPE | {"num_key_value_heads": 6})
+    ),
+    "llama, tied": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE, tie_word_embeddings=True)),
+    "llama, biases everywhere": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE, attention_bias=True, mlp_bias=True)),
+    "llama, stretched positions": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE, rope_parameters=YARN)),
+    "mistral": lambda: MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=None)),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE)),
+    "qwen3, tied": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=16, tie_word_embeddings=True)),
+}
+TARGETS = {
+    "all": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+    "some": ["q_proj", "v_proj", "down_proj"],
+}
+
+
+def adapted(base: Any, targets: list[str]) -> Any:
+    """A frozen network with LoRA in which no tensor is the zero, the one or the absent bias it began as."""
+    base.requires_grad_(False)
+    network = peft.get_peft_model(
+        base, peft.LoraConfig(r=4, lora_alpha=12, target_modules=targets, task_type="CAUSAL_LM")
+    )
+    source = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=source).to(parameter)
+    return network.eval()
+
+
+def conversations(*lengths: int, opening: int = 9, vocabulary: int = 96, seed: int = 0) -> list[Example]:
+    """Random tokens; all begin alike, and the agent speaks now and then after that."""
+    random = np.random.default_rng(seed)
+    start = random.integers(0, vocabulary, opening)
+    examples = []
+    for length in lengths:
+        ids = np.concatenate([start, random.integers(0, vocabulary, length - opening)])
+        train = np.concatenate([np.zeros(opening + 1, dtype=bool), random.random(length - opening - 1) < 0.4])
+        train[-1] = True
+        examples.append(Example(ids, train))
+    return examples
+
+
+def padded_loss(network: Any, examples: Sequence[Example]) -> torch.Tensor:
+    """Summed negative log-likelihood of the agent's tokens."""
+    device = next(network.parameters()).device
+    longest = max(map(len, examples))
+    ids = torch.zeros(len(examples), longest, dtype=torch.long)
+    labels = torch.full((len(examples), longest), -100)
+    attention = torch.zeros(len(examples), longest, dtype=torch.long)
+    for row, example in enumerate(examples):
+        ids[row, : len(example)] = torch.from_numpy(example.ids)
+        labels[row, : len(example)] = torch.from_numpy(np.where(example.train, example.ids, -100))
+        attention[row, : len(example)] = 1
+    logits = network(input_ids=ids.to(device), attention_mask=attention.to(device), use_cache=False).logits
+    return torch.nn.functional.cross_entropy(
+        logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten().to(device), reduction="sum"
+    )
+
+
+def padded_gradient(network: Any, examples: Sequence[Example]) -> tuple[float, torch.Tensor]:
+    """Loss, and the gradient of all LoRA tensors as one vector."""
+    loss = padded_loss(network, examples)
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    gradients = torch.autograd.grad(loss, parameters)
+    return loss.item(), torch.cat([gradient.flatten().float() for gradient in gradients])

@@ -1,0 +1,119 @@
+"""On a GPU: packed, recorded and compiled passes against the plain padded one, in float32 and in bfloat16."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from padded_reference import TARGETS, adapted, conversations, padded_gradient
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from fedse.learners.imitation import Imitation
+from fedse.learners.lora_vector import LoraVector
+from fedse.learners.packed_llama import PackedLlama
+from fedse.learners.packing import Example
+from fedse.learners.passes import PackedPass, PaddedPass, Pass, RecordedPass, pass_for
+from fedse.models.tiny import Tiny
+from fedse.rollouts.demonstrations import Demonstrations
+from fedse.worlds.maze import Maze
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 1000,
+    "hidden_size": 192,
+    "intermediate_size": 512,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 2048,
+}
+
+
+def network(dtype: torch.dtype) -> Any:
+    torch.manual_seed(0)
+    return adapted(LlamaForCausalLM(LlamaConfig(**SHAPE)).to(dtype), TARGETS["all"]).to("cuda")
+
+
+def gradient_of(through: Pass, examples: Sequence[Example], opening: int) -> tuple[float, torch.Tensor]:
+    through.vector.gradient.zero_()
+    loss, _ = through.add_gradient(examples, opening, 1.0)
+    return loss.item(), through.vector.gradient.clone()
+
+
+def distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    return ((one - other).norm() / other.norm()).item()
+
+
+@pytest.mark.parametrize("opening", [0, 90])
+def test_float32_equals_the_padded_pass(opening: int) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = False
+    net = network(torch.float32)
+    through = pass_for(net, checkpointing=False, compiled=False)
+    assert type(through) is PackedPass
+    examples = conversations(400, 250, 700, 120, opening=90, vocabulary=1000)
+    loss, gradient = padded_gradient(net, examples)
+    found, packed = gradient_of(through, examples, opening)
+    assert found == pytest.approx(loss, rel=1e-5)
+    assert distance(packed, gradient) < 1e-4
+
+
+@pytest.mark.parametrize("way", ["recorded", "checkpointing", "not recorded", "compiled", "padded"])
+@pytest.mark.parametrize("opening", [0, 90])
+def test_bfloat16_is_as_near_to_the_true_gradient_as_the_padded_pass(way: str, opening: int) -> None:
+    net = network(torch.bfloat16)
+    if way == "not recorded":
+        vector = LoraVector(net)
+        through: Pass = PackedPass(vector, PackedLlama(net, vector))
+    elif way == "padded":
+        from fedse.learners.padded_network import PaddedNetwork
+
+        vector = LoraVector(net)
+        through = PaddedPass(vector, PaddedNetwork(net, vector))
+    else:
+        through = pass_for(net, checkpointing=way == "checkpointing", compiled=way == "compiled")
+        assert type(through) is RecordedPass
+    # The second has other sizes; the third is of the first's, so that a graph is replayed with other contents.
+    packs = [
+        conversations(*lengths, opening=90, vocabulary=1000, seed=seed)
+        for seed, lengths in enumerate([(400, 250, 700, 120), (1500, 95), (390, 260, 705, 120)])
+    ]
+    found = [gradient_of(through, examples, opening) for examples in packs]
+    padded = [padded_gradient(net, examples) for examples in packs]
+    true = [padded_gradient(net.float(), examples) for examples in packs]
+    for ours, theirs, exact in zip(found, padded, true, strict=True):
+        assert ours[0] == pytest.approx(exact[0], rel=1e-2)
+        assert distance(ours[1], exact[1]) < max(1.5 * distance(theirs[1], exact[1]), 0.01)
+        assert distance(ours[1], exact[1]) < 0.1
+
+
+def test_recording_adds_a_gradient_once_and_on_top_of_what_is_there() -> None:
+    through = pass_for(network(torch.bfloat16), checkpointing=False, compiled=False)
+    examples = conversations(400, 250, opening=90, vocabulary=1000)
+    _, first = gradient_of(through, examples, 90)
+    _, replayed = gradient_of(through, examples, 90)
+    assert distance(replayed, first) < 0.01
+    through.add_gradient(examples, 90, 1.0)
+    assert distance(through.vector.gradient, 2 * first) < 0.01
+    others = conversations(1300, 95, opening=90, vocabulary=1000)
+    through.add_gradient(others, 90, 1.0)  # Recorded now, with a gradient already there.
+    _, theirs = gradient_of(through, others, 90)
+    through.vector.gradient.zero_()
+    for part in (examples, others):
+        through.add_gradient(part, 90, 0.5)
+    assert distance(through.vector.gradient, 0.5 * (first + theirs)) < 0.01
+
+
+def test_learning_on_a_gpu_goes_where_learning_on_a_cpu_goes() -> None:
+    world = Maze(rules="brief", observation_length="brief")
+    learned = {}
+    for device in ("cpu", "cuda"):
+        model = Tiny(width=64, layers=2, device=device)
+        shown = Demonstrations(12).trajectories("maze", "maze", world, model.chat, 0)
+        learned[device] = Imitation(model, learning_rate=3e-3, batch=2).learn(model.initial_adapter(0), shown, 1)
+    (_, on_cpu), (_, on_gpu) = learned["cpu"], learned["cuda"]
+    assert on_gpu["first_loss"] == pytest.approx(on_cpu["first_loss"], rel=0.02)
+    assert on_gpu["loss"] == pytest.approx(on_cpu["loss"], rel=0.05)
+    assert on_gpu["padded_share"] < 0.15

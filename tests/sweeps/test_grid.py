@@ -1,0 +1,94 @@
+"""Sweep files: which runs they mean, and what is refused before anything begins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import fedse
+from fedse.errors import BadInput
+from fedse.sweeps.grid import Cell, cells, read_sweep
+
+BASE = """
+name: base
+rounds: 1
+model: {name: table, rows: 64}
+policy: table
+learner: table
+clients: {east: {worlds: [{name: maze, mode: original, turn_limit: 6}]}}
+start: {tasks: 4}
+exploration: {tasks: 2}
+evaluation: {tasks: 2, test_tasks: 2}
+"""
+
+
+def made(folder: Path, text: str, *settings: str) -> list[Cell]:
+    (folder / "base.yaml").write_text(BASE)
+    (folder / "sweep.yaml").write_text(text)
+    return cells(*read_sweep(folder / "sweep.yaml", settings), folder / "runs")
+
+
+def test_a_grid_is_every_combination_with_readable_names(tmp_path: Path) -> None:
+    found = made(
+        tmp_path,
+        """
+name: grid
+experiment: base.yaml
+methods: [fed_se, fedit]
+variants: {plain: {}, longer: {rounds: 2, exploration.tasks: 3}}
+settings: {model.rows: [32, 64]}
+seeds: [0, 1]
+""",
+        "evaluation.tasks=1",
+    )
+    assert len(found) == 16 == len({cell.name for cell in found})
+    cell = next(cell for cell in found if cell.name == "fedit-longer-rows_32-s1")
+    assert cell.folder == tmp_path / "runs/grid/fedit-longer-rows_32-s1"
+    experiment = cell.experiment
+    assert (experiment.method, experiment.rounds, experiment.seed) == ("fedit", 2, 1)
+    assert (experiment.aggregator.name, experiment.exploration.tasks) == ("size_weighted", 3)
+    assert (experiment.model.options["rows"], experiment.evaluation.tasks) == (32, 1)
+
+
+def test_an_experiment_may_stand_in_the_sweep_itself(tmp_path: Path) -> None:
+    inside = "".join(f"  {line}\n" for line in BASE.strip().splitlines())
+    (cell,) = made(tmp_path, f"name: one\nexperiment:\n{inside}")
+    assert cell.name == "s0" and cell.experiment.method == "fed_se"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("name: x\nexperiment: none.yaml", "there is no file"),
+        ("name: x\nexperiment: base.yaml\nmethod: [local]", "unknown key; did you mean 'methods'?"),
+        ("name: x\nexperiment: base.yaml\nmethods: [locl]", "methods.0: input should be"),
+        (
+            "name: x\nexperiment: base.yaml\nvariants: {a: {learnr: 1}}",
+            "cell a-s0: --set learnr=1: learnr: unknown key",
+        ),
+        (
+            "name: x\nexperiment: base.yaml\nmethods: [local]\nsettings: {sharing: [all]}",
+            "method 'local' means `sharing",
+        ),
+        ("name: x\nexperiment: base.yaml\nseeds: [1, 1]", "two cells of the sweep would be called s1"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_begins(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        made(tmp_path, text)
+    assert sentence in str(raised.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_cell_is_complete_when_its_last_adapter_was_measured(tmp_path: Path) -> None:
+    (cell,) = made(tmp_path, "name: grid\nexperiment: base.yaml")
+    assert not cell.is_complete() and cell.rounds_done() is None
+    result = fedse.run(cell.experiment, tmp_path / "runs/grid")
+    assert cell.is_complete() and cell.rounds_done() == 1
+    measured = result.folder / "evaluations/test-0001.json"
+    measured.write_text(json.dumps({**json.loads(measured.read_text()), "adapter": "another"}))
+    assert not cell.is_complete()
+    with pytest.raises(BadInput, match=r"cell s0: .* holds a run of another experiment \(different: exploration\)"):
+        made(tmp_path, "name: grid\nexperiment: base.yaml\nsettings: {}", "exploration.tasks=1")
