@@ -109,6 +109,18 @@ def test_a_client_that_has_gone_is_waited_for_once_and_asked_when_it_is_back() -
     assert [number for client, number in engine.sent if client == "b"] == ["train-0001", "train-0003"]
 
 
+def test_what_is_given_up_at_the_deadline_is_too_slow_or_unreachable_whatever_the_engine_calls_it() -> None:
+    class Lost(Timetable):
+        def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
+            if answers := super().poll(seconds):
+                return answers
+            return [ClientFailure(client, "train-0001", "Lost") for client in ("a", "b")]
+
+    engine = Lost({"a": None, "b": None}, down=frozenset({"b"}))
+    found = exchange(engine, deadline_minutes=0.1 / 60).ask(NAMES, task(1), lambda update: update)
+    assert (sorted(found.updates), found.absent) == (["c", "d"], {"a": "TooSlow", "b": "Unreachable"})
+
+
 def test_too_few_answers_stop_the_run_with_the_reasons() -> None:
     asking = exchange(Timetable({"a": None, "b": None}), deadline_minutes=0.1 / 60, least=3)
     with pytest.raises(TooFewClients, match=r"2 of 4 clients answered train-0001 \(a: TooSlow; b: TooSlow\)"):

@@ -94,6 +94,8 @@ class Exchange:
                 if reply.task != task.name or reply.client not in waiting:
                     answers.late += isinstance(reply, ClientUpdate)
                     continue
+                if isinstance(reply, ClientFailure) and time.monotonic() >= until:
+                    continue  # Given up at the deadline, here or there; `_close` says who is slow and who is gone.
                 waiting.discard(reply.client)
                 told = time.monotonic()
                 if isinstance(reply, ClientFailure):
