@@ -166,12 +166,15 @@ def test_what_is_exported_to_json_starts_another_run(finished: Path, tmp_path: P
     experiment = finished.parents[1] / "experiment.yaml"
     (tmp_path / "shown.json").write_text(json.dumps([*records, {"item_id": "maze_1"}]))
     refused = command("run", experiment, "--set", "start=shown.json", "--set", "rounds=1", folder=tmp_path)
-    assert refused.returncode == 2 and "shown.json, line 1: it has no 'conversations'" in refused.stderr
+    where = f"line 1, record {len(records) + 1}"
+    assert refused.returncode == 2 and f"shown.json, {where}: it has no 'conversations'" in refused.stderr
     assert not (tmp_path / "runs").exists()
     skipping = ("--set", "start={name: recorded, path: shown.json, bad_records: skip}")
     again = command("run", experiment, *skipping, "--set", "rounds=1", folder=tmp_path)
     assert again.returncode == 0, again.stderr
-    assert f"1 of {len(records) + 1} records were skipped: line 1 (it has no 'conversations')" in again.stdout
+    assert f"1 of {len(records) + 1} records were skipped: {where} (it has no 'conversations')" in again.stdout.replace(
+        "\n", " "
+    )
 
 
 def test_max_minutes_stops_at_a_safe_point_with_exit_code_zero(

@@ -90,5 +90,7 @@ def test_a_cell_is_complete_when_its_last_adapter_was_measured(tmp_path: Path) -
     measured = result.folder / "evaluations/test-0001.json"
     measured.write_text(json.dumps({**json.loads(measured.read_text()), "adapter": "another"}))
     assert not cell.is_complete()
-    with pytest.raises(BadInput, match=r"cell s0: .* holds a run of another experiment \(different: exploration\)"):
+    with pytest.raises(
+        BadInput, match=r"cell s0: .* holds a run of another experiment \(different: exploration\.tasks\)"
+    ):
         made(tmp_path, "name: grid\nexperiment: base.yaml\nsettings: {}", "exploration.tasks=1")
