@@ -40,7 +40,7 @@ def wait_for(what: Callable[[], Any], seconds: float, name: str) -> Any:
 class Deployment:
     """Use as a context manager: nothing survives it."""
 
-    def __init__(self, folder: Path, experiment: str, sites: list[str], public: int | None = None) -> None:
+    def __init__(self, folder: Path, experiment: str, sites: list[str], public: int | None = None, *more: str) -> None:
         self.folder = folder
         self.flags = folder / "flags"
         self.flags.mkdir(parents=True)
@@ -52,7 +52,7 @@ class Deployment:
         self.runs = folder / "runs"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         line = ["hub", "init", str(self.hub), "--address", f"127.0.0.1:{self.public}", "--port", str(self.port)]
-        self.init = self.fedse(*line, *[word for site in sites for word in ("--site", site)])
+        self.init = self.fedse(*line, *more, *[word for site in sites for word in ("--site", site)])
         for site in sites:
             shutil.copyfile(self.experiment, self.kit(site) / "experiment.yaml")
 

@@ -109,6 +109,29 @@ def check_wire(recorder: Recorder, d: Deployment) -> None:
         assert text.encode("utf-16-le") not in sent
 
 
+def test_without_tls_and_keys_sites_say_who_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hub made with --insecure: the same adapter, also when a site comes back as another node."""
+    content = options()
+    content.update(rounds=1, clients={name: content["clients"][name] for name in ("east", "west")})
+    (tmp_path / "none").mkdir()
+    monkeypatch.setenv("FEDSE_TEST_FLAGS", str(tmp_path / "none"))
+    monkeypatch.setenv("FEDSE_TEST_SITE", "")
+    local = fedse.run(Experiment(**content), tmp_path / "local")
+    with Deployment(tmp_path / "d", to_yaml(content), ["east", "west"], None, "--insecure") as d:
+        assert "INSECURE" in d.init
+        d.hold("exploring-west")
+        hub = d.start_hub()
+        for site in ("east", "west"):
+            d.start_site(site)
+        d.wait_held("exploring-west")
+        d.kill("west")
+        d.release("exploring-west")
+        d.start_site("west")
+        assert hub.wait(timeout=200) == 0
+        assert d.adapter() == local.adapter.digest()
+        assert "WARNING: this hub is INSECURE" in d.log("hub") and "WARNING: this site is INSECURE" in d.log("east")
+
+
 @pytest.fixture
 def fence(tmp_path: Path) -> Iterator[tuple[Deployment, bool]]:
     """A hub behind a real nginx where there is one."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import ssl
 import stat
 import subprocess
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ pytest.importorskip("flwr")
 
 from fedse.apps.hub_file import load_for_hub
 from fedse.apps.hub_folder import HubFolder
+from fedse.apps.site import Refused, wait_for_hub
 from fedse.apps.site_file import load_site
 from fedse.apps.worker import Worker
 from fedse.cli import app
@@ -108,6 +112,61 @@ def test_a_folder_with_other_things_or_other_settings_is_left_alone(made: Path, 
     assert code == 2 and "not empty and not a hub" in said
     code, said = fedse("hub", "init", str(made), "--site", "east", "--address", "elsewhere:8443")
     assert code == 2 and "other settings" in said
+
+
+@pytest.fixture
+def open_kit(tmp_path: Path) -> Path:
+    """The kit of a site whose hub was made without TLS and keys."""
+    hub = tmp_path / "hub"
+    code, said = fedse("hub", "init", str(hub), "--site", "east", "--address", "127.0.0.1:8443", "--insecure")
+    assert code == 0 and "WARNING: this hub is INSECURE" in said
+    (hub / "sites/east/experiment.yaml").write_text(EXPERIMENT)
+    return hub / "sites/east"
+
+
+def test_protection_is_switched_off_by_name_only(made: Path, kit: Path, open_kit: Path) -> None:
+    assert not HubFolder.existing(made).options.insecure and not load_site(kit / "site.yaml").options.insecure
+    assert "ssl;" in (made / "nginx.conf").read_text()
+    hub = open_kit.parents[1]
+    assert HubFolder.existing(hub).sites() == ["east"] and load_site(open_kit / "site.yaml").options.insecure
+    assert not [path for path in hub.rglob("*") if path.suffix in {".key", ".crt", ".pub"}]
+    fence = (hub / "nginx.conf").read_text()
+    assert "ssl" not in fence and "THIS HUB IS INSECURE" in fence and "location / { return 403; }" in fence
+    code, said = fedse("hub", "init", str(hub), "--site", "west", "--address", "127.0.0.1:8443")
+    assert code == 2 and "port 8000, insecure): give the same" in said.replace("\n", " ")
+    code, said = fedse("hub", "init", str(made), "--site", "west", "--address", "hub.example:8443", "--insecure")
+    assert code == 2 and "other settings" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("insecure: true", "insecure: false"), "`authority` is missing; without TLS and keys only"),
+        (("insecure: true", "insecure: true\nkey: site.key"), "`insecure: true` and `key` exclude each other"),
+    ],
+)
+def test_a_site_is_protected_or_says_that_it_is_not(open_kit: Path, change: tuple[str, str], sentence: str) -> None:
+    file = open_kit / "site.yaml"
+    file.write_text(file.read_text().replace(*change))
+    with pytest.raises(BadInput, match=sentence):
+        load_site(file)
+
+
+def test_hub_and_site_must_agree_about_protection(kit: Path, open_kit: Path) -> None:
+    plain = ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler)
+    threading.Thread(target=plain.serve_forever, daemon=True).start()
+    address = f"127.0.0.1:{plain.server_address[1]}"
+    try:
+        for file, sentence in ((kit / "site.yaml", "speaks no TLS"), (open_kit / "site.yaml", None)):
+            file.write_text(re.sub(r"^hub: \S+", f"hub: {address}", file.read_text(), flags=re.MULTILINE))
+            if sentence is None:
+                wait_for_hub(load_site(file), pytest.fail)
+                continue
+            with pytest.raises(Refused, match=sentence):
+                wait_for_hub(load_site(file), pytest.fail)
+    finally:
+        plain.shutdown()
+        plain.server_close()
 
 
 def test_a_client_that_is_no_site_is_named_before_anything_starts(made: Path, tmp_path: Path) -> None:

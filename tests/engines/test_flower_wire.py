@@ -13,6 +13,7 @@ import pytest
 from fedse.adapters.plan import TensorPlan
 from fedse.adapters.rounding import decode, encode
 from fedse.engines.flower.grid import MOST_LOSSES, GridEngine
+from fedse.engines.flower.introduced import Introduced
 from fedse.engines.flower.wire import (
     Parcel,
     from_bytes,
@@ -122,7 +123,9 @@ class Grid:
         return list(self.nodes.values())
 
     def push_messages(self, messages: list[Any]) -> list[str]:
-        (message,) = messages
+        return [self._push(message) for message in messages]
+
+    def _push(self, message: Any) -> str:
         number = f"m{len(self.pushed)}"
         self.pushed.append(message)
         outcome = self.script.pop(0) if self.script else None
@@ -134,7 +137,7 @@ class Grid:
                 error=SimpleNamespace(code=outcome, reason=SECRET),
                 content=None if error else to_records(outcome),
             )
-        return [number]
+        return number
 
     def pull_messages(self, numbers: list[str]) -> list[Any]:
         return [self._replies.pop(number) for number in numbers if number in self._replies]
@@ -144,11 +147,12 @@ def nobody(*_: Any) -> Any:
     raise AssertionError
 
 
-def engine(grid: Grid) -> GridEngine:
+def engine(grid: Grid, introduced: bool = False) -> GridEngine:
     identity = pytest.importorskip("flwr.supercore.task_identity").TaskIdentity
     # Set by Flower in the processes it starts; a message cannot be made without it.
     identity.run_id, identity.node_id, identity.task_id = 1, 1, 1
-    return GridEngine(grid, Sites(("site", "far"), "run", "terms", TensorPlan(), nobody, nobody, nobody), pause=0.01)  # type: ignore[arg-type]
+    sites = Sites(("site", "far"), "run", "terms", TensorPlan(), nobody, nobody, nobody)  # type: ignore[arg-type]
+    return GridEngine(grid, sites, *([Introduced(grid)] if introduced else []), pause=0.01)
 
 
 def test_a_message_lives_until_the_deadline_and_tells_the_time_that_is_left() -> None:
@@ -178,6 +182,25 @@ def test_what_a_restarted_client_has_lost_is_sent_again(monkeypatch: pytest.Monk
     grid.nodes["site"].last_activated_at = "tuesday"
     (answer,) = carrier.poll(2)
     assert isinstance(answer, ClientUpdate) and len(grid.pushed) == 2
+
+
+def test_without_keys_nodes_are_asked_for_their_names_once_and_the_latest_of_a_name_is_the_site(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedse.engines.flower.grid.LOOK_AGAIN", 0.0)
+    name = Parcel({"format": 1, "site": "site"})
+    grid = Grid(name, None, 5, name, pack_answer(update()))
+    grid.nodes["site"].name = ""
+    carrier = engine(grid, introduced=True)
+    assert carrier.present() == set() and carrier.present() == {"site"}
+    carrier.send({"site": task()})
+    assert [message.metadata.message_type for message in grid.pushed] == ["query", "train"]
+    # Started anew it is another node, while the first one still counts as online; asked too early it is asked again.
+    grid.nodes["again"] = SimpleNamespace(name="", node_id=9, last_activated_at="tuesday")
+    (answer,) = carrier.poll(2)
+    assert isinstance(answer, ClientUpdate)
+    asked = [(message.metadata.message_type, message.metadata.dst_node_id) for message in grid.pushed]
+    assert asked == [("query", 7), ("train", 7), ("query", 9), ("query", 9), ("train", 9)]
 
 
 def test_lost_messages_are_sent_again_a_few_times_only() -> None:

@@ -6,8 +6,18 @@ from __future__ import annotations
 from multiprocessing.connection import Client
 from typing import Any
 
+from fedse.engines.flower.introduced import SITE
 from fedse.engines.flower.quiet import prepare
-from fedse.engines.flower.wire import Parcel, from_bytes, from_records, pack_answer, renamed, to_bytes, to_records
+from fedse.engines.flower.wire import (
+    FORMAT,
+    Parcel,
+    from_bytes,
+    from_records,
+    pack_answer,
+    renamed,
+    to_bytes,
+    to_records,
+)
 from fedse.types import ClientFailure
 
 prepare("fedse site")
@@ -29,6 +39,12 @@ def train(message: Any, context: Any) -> Any:
 @app.evaluate()
 def evaluate(message: Any, context: Any) -> Any:
     return _carried(message, context)
+
+
+@app.query()
+def query(message: Any, context: Any) -> Any:
+    """The name of this site, for a hub without keys, which cannot know it otherwise."""
+    return Message(to_records(Parcel({"format": FORMAT, SITE: str(context.node_config[SITE])})), reply_to=message)
 
 
 def _carried(message: Any, context: Any) -> Any:

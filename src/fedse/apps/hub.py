@@ -24,6 +24,11 @@ Say = Callable[[str], None]
 START = 120.0
 """Most seconds that Flower's server may take to start, or an old one to end."""
 
+INSECURE = (
+    "WARNING: this hub is INSECURE: it has no TLS and no keys. Everything can be read and changed on its way, and anybody "
+    "who reaches it may come in as any site."
+)
+
 
 class HubFailed(FedseError):
     """Flower's server or the run in it ended without a result."""
@@ -62,10 +67,13 @@ def run_hub(
 def open_hub(hub: HubFolder, say: Say) -> Iterator[subprocess.Popen[bytes]]:
     """Flower's server, reachable from this machine only, that knows the keys of the sites."""
     prepare("fedse hub")
+    if hub.options.insecure:
+        say(INSECURE)
     _wait_until_free(hub, say)
     with _superlink(hub) as superlink:
         _wait_until_up(hub, superlink)
-        _register(hub)
+        if not hub.options.insecure:
+            _register(hub)
         say("the hub is open")
         yield superlink
 
@@ -75,10 +83,8 @@ def _superlink(hub: HubFolder) -> Iterator[subprocess.Popen[bytes]]:
     command = [
         *(sys.executable, "-m", "fedse.apps.launch", "superlink", str(os.getpid()), "0"),
         *("--host", "127.0.0.1", "--port", str(hub.options.port)),
-        *("--ssl-ca-certfile", str(hub.certificate("ca.crt"))),
-        *("--ssl-certfile", str(hub.certificate("server.crt"))),
-        *("--ssl-keyfile", str(hub.certificate("server.key"))),
-        *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
+        *_protection(hub),
+        "--disable-runtime-dependency-installation",
         # So that sites are known again after a restart.
         *("--database", str(hub.home / "state.db")),
     ]
@@ -94,14 +100,24 @@ def _superlink(hub: HubFolder) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
+def _protection(hub: HubFolder) -> Iterator[str]:
+    if hub.options.insecure:
+        yield "--insecure"
+        return
+    yield from ("--ssl-ca-certfile", str(hub.certificate("ca.crt")))
+    yield from ("--ssl-certfile", str(hub.certificate("server.crt")))
+    yield from ("--ssl-keyfile", str(hub.certificate("server.key")))
+    yield "--enable-supernode-auth"
+
+
 def _answers(hub: HubFolder) -> bool:
-    context = ssl.create_default_context(cafile=str(hub.certificate("ca.crt")))
     try:
-        with (
-            socket.create_connection(("127.0.0.1", hub.options.port), timeout=5) as plain,
-            context.wrap_socket(plain, server_hostname="localhost"),
-        ):
-            return True
+        with socket.create_connection(("127.0.0.1", hub.options.port), timeout=5) as plain:
+            if hub.options.insecure:
+                return True
+            context = ssl.create_default_context(cafile=str(hub.certificate("ca.crt")))
+            with context.wrap_socket(plain, server_hostname="localhost"):
+                return True
     except OSError:
         return False
 
@@ -152,6 +168,7 @@ def _submit(hub: HubFolder, file: Path, settings: Sequence[str], runs: Path, out
         "runs": str(runs.resolve()),
         "outcome": str(outcome),
         "hub": os.getpid(),
+        "insecure": hub.options.insecure,
     }
     # A file rather than arguments: Flower's own parser of arguments does not take every sign.
     overrides = hub.home / "run.toml"

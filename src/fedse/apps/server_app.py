@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedse import atomic
-from fedse.engines.flower.grid import GridEngine
+from fedse.engines.flower.grid import GridEngine, registered
+from fedse.engines.flower.introduced import Introduced
 from fedse.engines.flower.quiet import prepare
 from fedse.errors import FedseError
 from fedse.experiment import run
@@ -35,7 +36,8 @@ def main(grid: Any, context: Any) -> None:
     try:
         settings = [line for line in str(config["settings"]).split("\n") if line]
         experiment = load_for_hub(Path(str(config["experiment"])), settings)
-        result = run(experiment, str(config["runs"]), make_engine=lambda sites: GridEngine(grid, sites))
+        nodes = Introduced(grid) if config["insecure"] else registered
+        result = run(experiment, str(config["runs"]), make_engine=lambda sites: GridEngine(grid, sites, nodes))
         found: dict[str, Any] = {"folder": str(result.folder), "adapter": result.adapter.digest()}
     except FedseError as error:
         found = {"error": str(error), "exit_code": error.exit_code}

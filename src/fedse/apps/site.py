@@ -20,6 +20,7 @@ from pathlib import Path
 from fedse.apps.client_app import WORKER
 from fedse.apps.site_file import Site
 from fedse.apps.worker import Worker
+from fedse.engines.flower.introduced import SITE
 from fedse.engines.flower.quiet import environment, prepare
 from fedse.errors import BadInput, FedseError
 
@@ -29,6 +30,12 @@ AGAIN = 2.0
 MOST_REFUSALS = 3
 """A hub that has just been opened may have to learn its keys first."""
 PROXY_WITHOUT_HUB = (502, 503, 504)
+NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
+"""What OpenSSL says of an answer that is no TLS."""
+INSECURE = (
+    "WARNING: this site is INSECURE: it has no TLS and no key. Whoever is on the way to the hub can read and change "
+    "everything, and whoever pretends to be the hub can run code here."
+)
 _REFUSAL = re.compile(rb"\[code: 2004\]|401 Unauthorized|403 Forbidden")
 _NODE = re.compile(rb"SuperNode ID: (\d+)")
 
@@ -46,6 +53,8 @@ class Refused(FedseError):
 def run_site(site: Site, say: Say) -> None:
     """Work for the hub until the process is stopped."""
     prepare("fedse site")
+    if site.options.insecure:
+        say(INSECURE)
     wait_for_hub(site, say)
     worker = Worker(site, say)
     say(f"{site.name}: ready, working in {site.run_folder}")
@@ -59,13 +68,15 @@ def run_site(site: Site, say: Say) -> None:
 
 def wait_for_hub(site: Site, say: Say) -> None:
     """Return when the hub is open and has proved who it is."""
-    host, port = site.options.hub.rsplit(":", 1)
-    context = ssl.create_default_context(cafile=str(site.options.authority))
     while True:
-        connection = http.client.HTTPSConnection(host, int(port), timeout=10, context=context)
+        connection = _connection(site)
         try:
             connection.request("POST", "/v1/fleet/get-run")
             status = connection.getresponse().status
+            if site.options.insecure and status == http.client.BAD_REQUEST:
+                raise Refused(
+                    f"the hub at {site.options.hub} wants TLS: delete `insecure` and use the kit that it made."
+                )
             if status not in PROXY_WITHOUT_HUB:
                 return
             trouble = f"its proxy answers {status}: the hub is not running"
@@ -75,11 +86,23 @@ def wait_for_hub(site: Site, say: Say) -> None:
                 f"({error.verify_message}): use the ca.crt of this hub's kit."
             ) from error
         except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, ssl.SSLError) and error.reason in NO_TLS:
+                raise Refused(
+                    f"the hub at {site.options.hub} speaks no TLS; only a site whose file says `insecure: true` talks to it."
+                ) from error
             trouble = str(error) or type(error).__name__
         finally:
             connection.close()
         say(f"the hub at {site.options.hub} cannot be reached ({trouble}): trying again in {AGAIN:.0f} s")
         time.sleep(AGAIN)
+
+
+def _connection(site: Site) -> http.client.HTTPConnection:
+    host, port = site.options.hub.rsplit(":", 1)
+    if site.options.insecure:
+        return http.client.HTTPConnection(host, int(port), timeout=10)
+    context = ssl.create_default_context(cafile=str(site.options.authority))
+    return http.client.HTTPSConnection(host, int(port), timeout=10, context=context)
 
 
 def _supervise(site: Site, address: Path, say: Say) -> None:
@@ -110,7 +133,7 @@ def _connect(site: Site, address: Path) -> tuple[int, _Outcome]:
     with log.open("ab") as output:
         size = output.tell()
         process = subprocess.Popen(
-            [*_command(site, address, _last_node(log))],
+            [*_command(site, address, _last_node(site))],
             stdout=output,
             stderr=subprocess.STDOUT,
             env=dict(environment(site.options.folder / "flower")),
@@ -122,8 +145,11 @@ def _connect(site: Site, address: Path) -> tuple[int, _Outcome]:
     return code, _Outcome.REFUSED if _REFUSAL.search(said) else _Outcome.FAILED
 
 
-def _last_node(log: Path) -> int:
-    """The number that the hub gave to this site's last SuperNode, 0 if there was none."""
+def _last_node(site: Site) -> int:
+    """The number that the hub gave to this site's last SuperNode, 0 if there was none that can be signed off."""
+    if site.options.insecure:
+        return 0
+    log = _log(site)
     found = _NODE.findall(log.read_bytes())
     return int(found[-1]) if found else 0
 
@@ -131,10 +157,13 @@ def _last_node(log: Path) -> int:
 def _command(site: Site, address: Path, earlier: int) -> Iterator[str]:
     yield from (sys.executable, "-m", "fedse.apps.launch", "supernode", str(os.getpid()), str(earlier))
     yield from ("--superlink", site.options.hub)
-    yield from ("--root-certificates", str(site.options.authority))
-    yield from ("--auth-supernode-private-key", str(site.options.key))
+    if site.options.insecure:
+        yield "--insecure"
+    else:
+        yield from ("--root-certificates", str(site.options.authority))
+        yield from ("--auth-supernode-private-key", str(site.options.key))
     yield from ("--host", "127.0.0.1", "--port", str(_free_port()))
-    yield from ("--node-config", f'{WORKER}="{address}"')
+    yield from ("--node-config", f'{WORKER}="{address}" {SITE}="{site.name}"')
 
 
 def _free_port() -> int:

@@ -22,10 +22,12 @@ class SiteOptions(PluginOptions):
     """Name of the site, as the hub knows it."""
     hub: str = Field(pattern=r"^[^\s:]+:\d{1,5}$")
     """Host and port of the hub."""
-    authority: FilePath
+    authority: FilePath | None = None
     """Certificate of the hub's authority: a hub that cannot show a certificate of it is not talked to."""
-    key: FilePath
+    key: FilePath | None = None
     """The site's secret key, by which the hub knows it."""
+    insecure: bool = False
+    """No TLS and no keys, for a hub that was made so; it takes the place of `authority` and `key`."""
     experiment: FilePath
     """The experiment, the same file as the hub's; the site does nothing that is not in it."""
     folder: FilePath = Path("data")
@@ -61,10 +63,15 @@ def load_site(path: Path) -> Site:
     except ValidationError as error:
         raise BadInput(explain(error, SiteOptions, places)) from error
     here = path.resolve().parent
-    files = {name: here / getattr(options, name) for name in ("authority", "key", "experiment", "folder")}
+    given = {name: getattr(options, name) for name in ("authority", "key", "experiment", "folder")}
+    files = {name: here / value for name, value in given.items() if value is not None}
     options = options.model_copy(update=files)
     for name in ("authority", "key"):
-        if not files[name].is_file():
+        if options.insecure and name in files:
+            raise BadInput(f"{path}: `insecure: true` and `{name}` exclude each other: delete one of them.")
+        if not options.insecure and name not in files:
+            raise BadInput(f"{path}: `{name}` is missing; without TLS and keys only what says `insecure: true` works.")
+        if name in files and not files[name].is_file():
             raise BadInput(f"{path}: {name}: there is no file {files[name]}; it is part of the kit that the hub made.")
     common = load_experiment(options.experiment)
     own = load_experiment(options.experiment, options.settings)

@@ -22,21 +22,27 @@ def init(
         str, typer.Option(help="HOST:PORT at which sites reach the hub's reverse proxy.")
     ] = "127.0.0.1:8443",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of Flower's server, on this machine only.")] = 8000,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="No TLS and no keys: for a network that is closed to others.")
+    ] = False,
 ) -> None:
     """Make authority, certificate, one key for each site, a kit to carry to each, and the fence of the hub."""
     from pydantic import ValidationError
 
+    from fedse.apps.hub import INSECURE
     from fedse.apps.hub_folder import HubFolder, HubOptions
     from fedse.engines.flower.quiet import prepare
     from fedse.errors import BadInput
 
     prepare("fedse hub")
     try:
-        options = HubOptions(address=address, port=port)
+        options = HubOptions(address=address, port=port, insecure=insecure)
     except ValidationError as error:
         raise BadInput(f"--address {address}: give it as HOST:PORT, such as hub.example.org:8443.") from error
     hub = HubFolder.create(folder, options, site)
     console = make_console()
+    if insecure:
+        console.print(INSECURE, style="bold red", soft_wrap=True, highlight=False)
     console.print(f"Hub: {folder}, sites: {', '.join(hub.sites())}", soft_wrap=True, highlight=False)
     console.print(
         f"Fence: nginx -p {hub.path} -c {hub.path}/nginx.conf   (REQUIRED: Flower's server has no login on its control "
@@ -46,7 +52,7 @@ def init(
     )
     for name in hub.sites():
         kit = hub.path / "sites" / name
-        if (kit / "site.key").exists():
+        if (kit / "site.yaml").exists():
             console.print(f"Kit of {name}: {kit}   (carry it to the site, then delete it here)", soft_wrap=True)
 
 
