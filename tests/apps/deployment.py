@@ -80,7 +80,7 @@ class Deployment:
 
     def fedse(self, *words: str) -> str:
         done = subprocess.run(
-            [*FEDSE, *words], capture_output=True, text=True, env=self.environment(), cwd=self.folder, timeout=120
+            [*FEDSE, *words], capture_output=True, text=True, env=self.environment(), cwd=self.folder, timeout=180
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -128,7 +128,7 @@ class Deployment:
     def hold(self, what: str) -> None:
         (self.flags / what).touch()
 
-    def wait_held(self, what: str, seconds: float = 90) -> None:
+    def wait_held(self, what: str, seconds: float = 180) -> None:
         wait_for((self.flags / f"{what}.held").exists, seconds, f"{what} to be held")
 
     def release(self, what: str) -> None:

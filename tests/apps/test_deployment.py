@@ -24,7 +24,7 @@ from fedse.experiment import Experiment
 from fedse.experiment_file import to_yaml
 
 pytest.importorskip("flwr")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def test_sites_and_hub_are_killed_and_the_adapter_is_that_of_the_local_engine(
             d.start_site(site)
         # Sites are first: they say what they wait for and go on trying.
         d.start_hub()
-        wait_for(lambda: "the hub is open" in d.log("hub"), 90, "the hub")
-        wait_for(lambda: "cannot be reached" in d.log("east"), 60, "a site that finds no hub")
+        wait_for(lambda: "the hub is open" in d.log("hub"), 180, "the hub")
+        wait_for(lambda: "cannot be reached" in d.log("east"), 180, "a site that finds no hub")
         recorder.open(d.hub / "certificates", d.port)
 
         d.wait_held("exploring-west")
@@ -67,19 +67,19 @@ def test_sites_and_hub_are_killed_and_the_adapter_is_that_of_the_local_engine(
         d.kill("west")
         d.release("learning-west")
         d.start_site("west")
-        wait_for(lambda: len(d.reports("held")) >= 1, 90, "round 1")
+        wait_for(lambda: len(d.reports("held")) >= 1, 180, "round 1")
 
         data = d.kit("north") / "data"
-        wait_for(lambda: any(line["task"] == "train-0002" for line in ledger(data)), 60, "north's second update")
+        wait_for(lambda: any(line["task"] == "train-0002" for line in ledger(data)), 180, "north's second update")
         d.kill("north")  # The ledger is written when the update is ready to be sent.
         d.start_site("north")
-        wait_for(lambda: len(d.reports("held")) >= 2, 90, "round 2")
+        wait_for(lambda: len(d.reports("held")) >= 2, 180, "round 2")
 
         d.kill_alone("hub")
         time.sleep(1)
         done = len(d.reports("held"))
         hub = d.start_hub()
-        assert hub.wait(timeout=200) == 0
+        assert hub.wait(timeout=300) == 0
         assert d.adapter() == local.adapter.digest()
         assert "Going on after round" in d.log("hub") and 2 <= done < 4
         assert [report["round"] for report in d.reports("held")] == [1, 2, 3, 4]
@@ -127,7 +127,7 @@ def test_without_tls_and_keys_sites_say_who_they_are(tmp_path: Path, monkeypatch
         d.kill("west")
         d.release("exploring-west")
         d.start_site("west")
-        assert hub.wait(timeout=200) == 0
+        assert hub.wait(timeout=300) == 0
         assert d.adapter() == local.adapter.digest()
         assert "WARNING: this hub is INSECURE" in d.log("hub") and "WARNING: this site is INSECURE" in d.log("east")
 
@@ -144,7 +144,9 @@ def fence(tmp_path: Path) -> Iterator[tuple[Deployment, bool]]:
         rounds=2,
         start="none",
         filter="none",
-        participation={"deadline_minutes": 25 / 60},
+        # Long enough for sites that start on a busy machine; it is waited for once.
+        participation={"deadline_minutes": 45 / 60},
+        evaluation={"tasks": 2, "between": 0, "test_tasks": 0},
         limits={"broken": "leave_out"},
     )
     public = free_port() if nginx else None
@@ -166,20 +168,24 @@ def test_slow_broken_and_foreign_sites_and_the_fence(fence: tuple[Deployment, bo
     hub = d.start_hub()
     for site in ("good", "slow", "raising", "broken"):
         d.start_site(site)
-    wait_for(lambda: "the hub is open" in d.log("hub"), 90, "the hub")
+    wait_for(lambda: "the hub is open" in d.log("hub"), 180, "the hub")
 
     refused = strangers(d)
     if fenced:
         check_fence(d)
     for name, (process, sentence) in refused.items():
-        assert process.wait(timeout=90) == 1, name
+        assert process.wait(timeout=180) == 1, name
         assert re.search(sentence, d.log(name)), d.log(name)
 
-    assert hub.wait(timeout=250) == 0
+    wait_for(lambda: d.reports("held"), 180, "the deadline of round 1")
+    d.release("exploring-slow")
+    assert hub.wait(timeout=300) == 0
     first, second = d.reports("held")
-    for report in (first, second):
-        assert report["diagnostics"]["contributed"] == ["good"]
-        assert report["absent"] == {"slow": "TooSlow", "raising": "ValueError", "broken": "LeftOut"}
+    assert first["diagnostics"]["contributed"] == ["good"]
+    assert first["absent"] == {"slow": "TooSlow", "raising": "ValueError", "broken": "LeftOut"}
+    # No longer held up, the slow site has given the old task up and takes part again.
+    assert second["diagnostics"]["contributed"] == ["good", "slow"]
+    assert second["absent"] == {"raising": "ValueError", "broken": "LeftOut"}
     # What was raised is told at the site, and nowhere else.
     assert SECRET in d.log("raising")
     at_the_hub = [path for path in (d.hub / "flower").rglob("*") if path.is_file()]
@@ -236,5 +242,5 @@ def check_fence(d: Deployment) -> None:
     )
     environment = {**environment_of(home)}
     line = [str(Path(sys.executable).parent / "flwr"), "run", str(d.hub / "bundle"), "hub"]
-    done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=100)
+    done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=180)
     assert done.returncode != 0 and "Successfully started" not in done.stdout + done.stderr

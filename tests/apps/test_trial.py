@@ -14,6 +14,7 @@ import pytest
 from deployment import free_port, wait_for
 
 import fedse
+from fedse.runs.folder import RunFolder
 
 pytest.importorskip("flwr")
 PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
@@ -34,7 +35,7 @@ def script(nginx: bool) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_ten_commands_and_flwr_run_reach_the_adapter_of_the_local_engine(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -53,15 +54,17 @@ def test_the_ten_commands_and_flwr_run_reach_the_adapter_of_the_local_engine(tmp
         start_new_session=True,
     )
     try:
-        wait_for(lambda: "Adapter: " in (tmp_path / "said").read_text(), 200, "the run")
-        local = fedse.run(fedse.load_experiment(tmp_path / "experiment.yaml"), tmp_path / "local").adapter.digest()
-        assert f"Adapter: {local}" in (tmp_path / "said").read_text()
+        wait_for(lambda: "Adapter: " in (tmp_path / "said").read_text(), 300, "the run")
+        local = fedse.run(fedse.load_experiment(tmp_path / "experiment.yaml"), tmp_path / "local")
+        assert f"Adapter: {local.adapter.digest()}" in (tmp_path / "said").read_text()
+        shown = "trajectories of this run are on the machines of its sites"
+        wait_for(lambda: shown in (tmp_path / "said").read_text(), 60, "the table")
         line = ["fedse", "eval", "runs/three"]
-        refused = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        refused = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
         assert refused.returncode == 2 and "on the machines of its sites" in refused.stderr
         by_hand(tmp_path, environment)
-        other = fedse.runs.folder.RunFolder.existing(tmp_path / "other/three")
-        assert other.digest_of(2) == local
+        first = RunFolder.existing(local.folder).digest_of(1)
+        assert RunFolder.existing(tmp_path / "other/three").digest_of(1) == first
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -70,17 +73,19 @@ def test_the_ten_commands_and_flwr_run_reach_the_adapter_of_the_local_engine(tmp
 
 
 def by_hand(folder: Path, environment: dict[str, str]) -> None:
+    """One round with Flower's own command; the sites are those that are there already."""
     with (folder / "opened").open("w") as said:
         hub = subprocess.Popen(
             ["fedse", "hub", "open"], cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT
         )
     try:
-        wait_for(lambda: "submit a run" in (folder / "opened").read_text(), 60, "the open hub")
-        settings = f'experiment="{folder}/experiment.yaml" runs="{folder}/other"'
+        wait_for(lambda: "submit a run" in (folder / "opened").read_text(), 180, "the open hub")
+        settings = f'experiment="{folder}/experiment.yaml" runs="{folder}/other" settings="rounds=1"'
         line = ["flwr", "run", str(folder / "hub/bundle"), "hub", "-c", settings]
         quiet = {"FLWR_HOME": str(folder / "hub/flower"), "FLWR_TELEMETRY_ENABLED": "0"}
-        subprocess.run(line, env={**environment, **quiet}, check=True, timeout=60, capture_output=True)
-        wait_for((folder / "other/three/evaluations/test-0002.json").exists, 120, "the run of flwr")
+        subprocess.run(line, env={**environment, **quiet}, check=True, timeout=120, capture_output=True)
+        wait_for(lambda: (folder / "other/three/rounds/0001/report.json").exists(), 240, "the run of flwr")
+        wait_for(lambda: RunFolder.existing(folder / "other/three").last_round() == 1, 60, "its manifest")
     finally:
         hub.kill()
         hub.wait()
