@@ -27,9 +27,8 @@ app = ServerApp()
 @app.main()
 def main(grid: Any, context: Any) -> None:
     config = context.run_config
-    if config["hub"]:
-        # The run's folder must be free when the hub is started again.
-        end_with(int(config["hub"]))
+    # The run's folder must be free when the hub is started again. A run by hand ends with the process that started it.
+    end_with(int(config["hub"]) or os.getppid())
     outcome = Path(str(config["outcome"])) if config["outcome"] else None
     if outcome is not None:
         atomic.write_text(outcome, json.dumps({"pid": os.getpid()}))
