@@ -93,17 +93,17 @@ class Memory:
 
 
 def descendants(root: int) -> set[int]:
-    """A process, its children and theirs, and everything in a session that one of them began."""
-    parents: dict[int, tuple[int, int]] = {}
+    """A process, its children and theirs."""
+    parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
             except OSError:
                 continue
-            parents[int(entry.name)] = int(fields[1]), int(fields[3])
+            parents[int(entry.name)] = int(fields[1])
     found = {root}
-    while more := {pid for pid, (parent, _) in parents.items() if parent in found} - found:
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return found
 

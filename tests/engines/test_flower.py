@@ -19,7 +19,7 @@ pytest.importorskip("ray")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "settings", [[], ["aggregator=fedex_lora", "personal.rank=2", "sending.precision=int8"]], ids=["plain", "in parts"]
 )
@@ -36,7 +36,7 @@ def test_the_simulation_reaches_the_adapter_of_the_local_engine_with_a_language_
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(600)
 def test_sampling_and_rounding_lead_to_the_same_adapter_too_and_failing_clients_to_their_class(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
@@ -61,7 +61,7 @@ def test_sampling_and_rounding_lead_to_the_same_adapter_too_and_failing_clients_
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(600)
 def test_a_pooled_client_and_one_that_only_measures_reach_the_same_adapter_too(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
