@@ -7,6 +7,7 @@ import shutil
 import ssl
 import stat
 import subprocess
+import sys
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -259,6 +260,15 @@ def test_a_worker_does_only_what_its_own_file_says(kit: Path) -> None:
         assert worker.answer(task_of(kit, **wrong)).header == {"format": 1, "failure": "OtherTerms"}
     assert not (kit / "data/small/clients/east/ledger.jsonl").exists()
     assert "use the same file" in said[0]
+
+
+def test_the_process_that_flower_starts_for_each_message_loads_next_to_nothing_of_fedse() -> None:
+    program = """
+import fedse.apps.client_app, sys
+heavy = ("torch", "transformers", "ray", "gymnasium", "fedse.experiment", "fedse.federation", "fedse.worlds")
+assert not [name for name in sys.modules if name.startswith(heavy)]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 def test_a_repeated_message_adds_nothing_and_is_in_the_ledger_again(kit: Path) -> None:

@@ -6,10 +6,10 @@ from __future__ import annotations
 from multiprocessing.connection import Client
 from typing import Any
 
-from fedse.engines.flower.introduced import SITE
 from fedse.engines.flower.quiet import prepare
 from fedse.engines.flower.wire import (
     FORMAT,
+    SITE,
     Parcel,
     from_bytes,
     from_records,

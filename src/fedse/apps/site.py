@@ -20,8 +20,8 @@ from pathlib import Path
 from fedse.apps.client_app import WORKER
 from fedse.apps.site_file import Site
 from fedse.apps.worker import Worker
-from fedse.engines.flower.introduced import SITE
 from fedse.engines.flower.quiet import environment, prepare
+from fedse.engines.flower.wire import SITE
 from fedse.errors import BadInput, FedseError
 
 Say = Callable[[str], None]

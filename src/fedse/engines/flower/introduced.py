@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from fedse.engines.flower.grid import Node
-from fedse.engines.flower.wire import FORMAT, Parcel, from_records, to_records
+from fedse.engines.flower.wire import FORMAT, SITE, Parcel, from_records, to_records
 
-SITE = "site"
-"""Key of a node's configuration, and of its answer, under which its name stands."""
 PATIENCE = 60.0
 """Seconds after which a node that has not told its name is asked again."""
 

@@ -18,6 +18,8 @@ from fedse.adapters.rounding import decode
 from fedse.types import ClientFailure, ClientUpdate, Encoded, Layout, RoundTask, WorldScore
 
 FORMAT = 1
+SITE = "site"
+"""Key of a node's configuration, and of its answer to a hub without keys, under which its name stands."""
 Array = npt.NDArray[Any]
 Answer = ClientUpdate | ClientFailure
 
