@@ -56,6 +56,18 @@ class NothingTrained(FedseError):
     """No client sent an update that could be used although some tried."""
 
 
+class TooFewClients(FedseError):
+    """Too few clients answered before the deadline of a round."""
+
+
+class TooMuchLeaves(FedseError):
+    """An update is larger than the site lets out."""
+
+
+class TooLate(FedseError):
+    """A site gave its work up, because the round it was for is over."""
+
+
 class ServerFailed(FedseError):
     """The server of a served model stopped answering in the middle of a run."""
 

@@ -1,215 +1,55 @@
-"""The experiment file as an object, and the place where its names become a running federation."""
+"""The place where the names of an experiment become a running federation."""
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
-
-from pydantic import Field, ValidationError, field_validator, model_validator
+from typing import Any
 
 from fedse.adapters.own import OwnAdapters
-from fedse.adapters.personal import PersonalOptions
 from fedse.adapters.plan import plan_of
 from fedse.adapters.private import PrivatePart
+from fedse.engines.local import LocalEngine
 from fedse.errors import BadInput, RunConflict, Stopped
 from fedse.evaluation.plot import draw_run
-from fedse.experience.buffer import Buffer, BufferOptions
+from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
-from fedse.experiment_file import KeyPath, differences, explain, numbered, override, read_yaml, to_yaml
-from fedse.federation.checks import CheckOptions
-from fedse.federation.client import Client, EvaluationOptions, ExplorationOptions, Origin
-from fedse.federation.server import LimitOptions, Server
-from fedse.methods import Method, Sharing, expand
-from fedse.plugins import Part, PartOf, PluginOptions, build
-from fedse.protocols import Engine, Model, Policy, Start, Tracker
+from fedse.experiment_file import differences
+from fedse.experiment_options import Experiment, load_experiment
+from fedse.federation.client import Client
+from fedse.federation.server import Server
+from fedse.federation.sites import Sites
+from fedse.parts import MakePlayers, Parts, check_start, make_players, make_worlds, shared_players
+from fedse.plugins import build
+from fedse.privacy.outgoing import Outgoing
+from fedse.protocols import Engine, Tracker
 from fedse.rollouts.player import check_actions
 from fedse.rollouts.stepping import MakeWorld
 from fedse.runs.folder import EventLog, RunFolder
 from fedse.runs.trackers import Trackers
 from fedse.types import Adapter, Split
 
-POOLED = "pooled"
-"""Name of the client that holds the worlds of all the others."""
-NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
+__all__ = ["Experiment", "load_experiment", "open_run", "run", "stored_experiment"]
 
 
-def _part(kind: str, default: str) -> Any:
-    """The default of a slot: a plug-in with all its own defaults."""
-    return Field(default_factory=lambda: PartOf(kind).default_part(default))
-
-
-class ClientOptions(PluginOptions):
-    """One site."""
-
-    worlds: list[Annotated[Part, PartOf("world")]] = Field(min_length=1)
-    """The worlds it owns, by name, each with options of its own if wanted."""
-    learns: bool = True
-    """False for a site that only measures the shared adapter: how well it does in a world it has not learned from."""
-
-    def labels(self) -> list[str]:
-        """A name for each world; a second world of the same name gets a number."""
-        return numbered(part.name.rsplit(":", 1)[-1] for part in self.worlds)
-
-
-class Experiment(PluginOptions):
-    """A whole experiment. Where the paper names a value, it is the default."""
-
-    operational: ClassVar[frozenset[str]] = frozenset({"rounds"})
-
-    name: str = Field(pattern=NAME)
-    """Name of the run; its folder is runs/NAME."""
-    seed: int = Field(default=0, ge=0)
-    """Seed of everything that is drawn: tasks, sampling, order of training, initial adapter."""
-    method: Method | None = "fed_se"
-    """One word for `learning`, `exploring`, `sharing` and `pooled` (docs/comparing.md); null for an unnamed mixture."""
-    rounds: int = Field(default=20, ge=0)
-    """Rounds of exploring, learning and aggregating."""
-    learning: bool = True
-    """False measures the base model as it is and plays no round."""
-    exploring: bool = True
-    """False learns from what buffers begin with and nothing else."""
-    sharing: Sharing = "all"
-    """What clients share of their adapters: `none` leaves each with an adapter of its own, measured in its own worlds."""
-    pooled: bool = False
-    """True puts the worlds of all clients, and what their buffers begin with, into the hands of one client."""
-    model: Annotated[Part, PartOf("model")]
-    """The frozen base model that all clients share."""
-    clients: dict[str, ClientOptions] = Field(min_length=1)
-    """The sites, by name."""
-    start: Annotated[Part, PartOf("start", "demonstrations")] = _part("start", "demonstrations")
-    """What buffers begin with."""
-    exploration: ExplorationOptions = ExplorationOptions()
-    """How clients look for new experience."""
-    filter: Annotated[Part, PartOf("filter", "success")] = _part("filter", "success")
-    """Which trajectories are remembered."""
-    buffer: BufferOptions = BufferOptions()
-    """How they are remembered."""
-    learner: Annotated[Part, PartOf("learner", "imitation")] = _part("learner", "imitation")
-    """How an adapter is fitted to the buffer."""
-    aggregator: Annotated[Part, PartOf("aggregator", "mean")] = _part("aggregator", "mean")
-    """How the adapters of the clients become one."""
-    personal: PersonalOptions = PersonalOptions()
-    """What each client keeps for itself."""
-    checks: CheckOptions = CheckOptions()
-    """Bounds an update has to keep."""
-    evaluation: EvaluationOptions = EvaluationOptions()
-    """How adapters are measured."""
-    policy: Annotated[Part, PartOf("policy", "transformer")] = _part("policy", "transformer")
-    """How replies are generated."""
-    engine: Annotated[Part, PartOf("engine", "local")] = _part("engine", "local")
-    """How tasks reach the clients."""
-    limits: LimitOptions = LimitOptions()
-    """When to give up."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _method_in_full(cls, content: Any) -> Any:
-        return expand(content) if isinstance(content, Mapping) else content
-
-    @model_validator(mode="after")
-    def _switches_go_together(self) -> Experiment:
-        measuring = [name for name, options in self.clients.items() if not options.learns]
-        if self.learning and len(measuring) == len(self.clients):
-            raise ValueError("every client has `learns: false`, so nobody would learn: let one of them learn")
-        if self.learning and self.sharing == "none" and measuring:
-            raise ValueError(
-                f"client '{measuring[0]}' has `learns: false`, and with `sharing: none` nobody shares with it"
-            )
-        if self.sharing == "none" and self.pooled:
-            raise ValueError("`pooled: true` leaves one client with nobody to share with: leave `sharing` out")
-        if self.sharing == "none" and self.engine.name != "local":
-            raise ValueError("clients that share nothing need no connection: use `engine: local` with `sharing: none`")
-        if self.pooled and POOLED in measuring:
-            raise ValueError(f"a client beside the pooled one cannot be called '{POOLED}': give it another name")
-        if self.learning and not self.exploring and self.start.name == "none":
-            raise ValueError(
-                "without exploring, clients learn from what their buffers begin with, and `start: none` gives them nothing"
-            )
-        if self.learning and not self.exploring and not self.buffer.history:
-            raise ValueError(
-                "`buffer.history: false` learns from exploration alone, and this experiment explores nothing"
-            )
-        return self
-
-    @property
-    def rounds_to_play(self) -> int:
-        return self.rounds if self.learning else 0
-
-    def holdings(self) -> dict[str, dict[str, Origin]]:
-        """Who holds which worlds: clients by name, each with its labels and where those worlds are written in the file."""
-        apart = {
-            name: {label: Origin(name, label) for label in options.labels()}
-            for name, options in sorted(self.clients.items())
-        }
-        if not self.pooled:
-            return apart
-        learning = [origin for name in apart if self.clients[name].learns for origin in apart[name].values()]
-        labels = numbered(origin.label.split("#")[0] for origin in learning)
-        measuring = {name: worlds for name, worlds in apart.items() if not self.clients[name].learns}
-        return {POOLED: dict(zip(labels, learning, strict=True)), **measuring}
-
-    @field_validator("clients")
-    @classmethod
-    def _names_are_folders(cls, clients: dict[str, ClientOptions]) -> dict[str, ClientOptions]:
-        import re
-
-        for name in clients:
-            if not re.fullmatch(NAME, name):
-                raise ValueError(
-                    f"the client name {name!r} may hold letters, digits, '.', '_' and '-' only, at most 100 of them"
-                )
-        return clients
-
-    def to_yaml(self) -> str:
-        return to_yaml(self.model_dump(mode="json"))
-
-    def digest(self) -> str:
-        return hashlib.sha256(self.to_yaml().encode()).hexdigest()
-
-
-def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experiment:
-    """Read a file, apply `a.b=c` settings, check everything. Raises `BadInput` with all problems it finds."""
-    content, places = read_yaml(Path(path))
-    override(content, settings, places)
-    return validated(content, places)
-
-
-def validated(content: Mapping[str, Any], places: Mapping[KeyPath, str]) -> Experiment:
-    """The experiment that a file's content describes."""
-    try:
-        return Experiment.model_validate(content)
-    except ValidationError as error:
-        raise BadInput(explain(error, Experiment, places)) from error
-
-
-@dataclass(frozen=True)
-class Parts:
-    """An experiment's objects that do not need a run folder. Building them finds out whether they can be built."""
-
-    model: Model
-    policy: Policy
-    worlds: Mapping[str, Mapping[str, MakeWorld]]
-    start: Start
-    learner: Any
-    aggregator: Any
-
-
-def build_parts(experiment: Experiment) -> Parts:
+def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> Parts:
+    """Everything but the clients. `players` makes model and policy; by default they are made anew."""
     alike: dict[str, MakeWorld] = {}
-    worlds = {name: _worlds(name, options, alike) for name, options in experiment.clients.items()}
-    model = build("model", experiment.model)
+    worlds = {
+        name: make_worlds(name, dict(zip(options.labels(), options.worlds, strict=True)), alike)
+        for name, options in experiment.clients.items()
+    }
+    model, policy = players(experiment.model, experiment.policy)
     if experiment.personal.rank and not hasattr(model, "network"):
         raise BadInput(
             f"personal.rank: the model '{experiment.model.name}' has no LoRA adapter to put another beside: leave it at 0."
         )
     return Parts(
         model=model,
-        policy=build("policy", experiment.policy, model),
+        policy=policy,
         worlds=worlds,
         start=build("start", experiment.start),
         learner=build("learner", experiment.learner, model),
@@ -217,22 +57,8 @@ def build_parts(experiment: Experiment) -> Parts:
     )
 
 
-def _worlds(client: str, options: ClientOptions, alike: dict[str, MakeWorld]) -> dict[str, MakeWorld]:
-    """Makers of a client's worlds by label. Worlds that are written alike have one maker, so that clients can share them."""
-    makers: dict[str, MakeWorld] = {}
-    for position, (label, part) in enumerate(zip(options.labels(), options.worlds, strict=True)):
-        written = part.model_dump_json()
-        if written not in alike:
-            alike[written] = partial(build, "world", part)
-            try:
-                alike[written]()
-            except ValidationError as error:
-                raise BadInput(f"clients.{client}.worlds.{position}: {error.errors()[0]['msg']}") from error
-        makers[label] = alike[written]
-    return makers
-
-
-def build_clients(experiment: Experiment, parts: Parts, run: RunFolder) -> list[Client]:
+def build_clients(experiment: Experiment, parts: Parts, run: RunFolder, only: str = "") -> list[Client]:
+    """The clients of an experiment, or one of them."""
     return [
         Client(
             name=name,
@@ -248,6 +74,7 @@ def build_clients(experiment: Experiment, parts: Parts, run: RunFolder) -> list[
             exploration=experiment.exploration if experiment.exploring else None,
             evaluation=experiment.evaluation,
             seed=experiment.seed,
+            outgoing=Outgoing(run.client_folder(name) / "ledger.jsonl", experiment.sending),
             plan=plan_of(parts.aggregator),
             private_part=PrivatePart(run.client_folder(name) / "private"),
             personal=experiment.personal,
@@ -256,6 +83,7 @@ def build_clients(experiment: Experiment, parts: Parts, run: RunFolder) -> list[
             learns=all(experiment.clients[origin.client].learns for origin in origins.values()),
         )
         for name, origins in experiment.holdings().items()
+        if only in ("", name)
     ]
 
 
@@ -267,17 +95,111 @@ class Federation:
     run: RunFolder
     engine: Engine
     server: Server
-    clients: Sequence[Client]
+    make_clients: Callable[[], Sequence[Client]]
     initial_adapter: Callable[[], Adapter]
 
+    @property
+    def clients(self) -> Sequence[Client]:
+        """The clients, in this process."""
+        return self.make_clients()
 
-def assemble(experiment: Experiment, parts: Parts, run: RunFolder, trackers: Iterable[Tracker] = ()) -> Federation:
+    def close(self) -> None:
+        if close := getattr(self.engine, "close", None):
+            close()
+
+
+MakeEngine = Callable[[Sites], Engine]
+
+
+def assemble(
+    experiment: Experiment,
+    parts: Parts,
+    run: RunFolder,
+    trackers: Iterable[Tracker] = (),
+) -> Federation:
     """Connect the parts. The caller holds the run's lock."""
-    tracker = Trackers([EventLog(run.path / "events.jsonl", time.time), *trackers])
-    clients = build_clients(experiment, parts, run)
-    engine = build("engine", experiment.engine, clients, parts.model, parts.policy, tracker)
-    server = Server(run, engine, parts.aggregator, experiment.checks, experiment.limits, tracker)
+    tracker = _tracker(run, trackers)
+    clients = cache(lambda: build_clients(experiment, parts, run))
+    sites = Sites(
+        names=tuple(sorted(experiment.holdings())),
+        run=experiment.name,
+        terms=experiment.terms(),
+        plan=plan_of(parts.aggregator),
+        tracker=tracker,
+        here=lambda: (parts.model, parts.policy, clients()),
+        elsewhere=partial(one_site, experiment, run.path.resolve()),
+    )
+    engine = build("engine", experiment.engine, sites)
+    server = _server(experiment, run, engine, parts.aggregator, tracker)
     return Federation(experiment, run, engine, server, clients, lambda: parts.model.initial_adapter(experiment.seed))
+
+
+def assemble_server(
+    experiment: Experiment, run: RunFolder, make_engine: MakeEngine, trackers: Iterable[Tracker] = ()
+) -> Federation:
+    """The server alone: its clients are on other machines. The model is built only if the run has no adapter yet."""
+
+    def nobody() -> Any:
+        raise BadInput("the clients of this run are on other machines.")
+
+    tracker = _tracker(run, trackers)
+    aggregator = build("aggregator", experiment.aggregator)
+    sites = Sites(
+        names=tuple(sorted(experiment.holdings())),
+        run=experiment.name,
+        terms=experiment.terms(),
+        plan=plan_of(aggregator),
+        tracker=tracker,
+        here=nobody,
+        elsewhere=lambda _: nobody(),
+    )
+    engine = make_engine(sites)
+    server = _server(experiment, run, engine, aggregator, tracker)
+    return Federation(
+        experiment,
+        run,
+        engine,
+        server,
+        nobody,
+        lambda: build("model", experiment.model).initial_adapter(experiment.seed),
+    )
+
+
+def _tracker(run: RunFolder, trackers: Iterable[Tracker]) -> Tracker:
+    return Trackers([EventLog(run.path / "events.jsonl", time.time), *trackers])
+
+
+def _server(experiment: Experiment, run: RunFolder, engine: Engine, aggregator: Any, tracker: Tracker) -> Server:
+    return Server(
+        run,
+        engine,
+        aggregator,
+        experiment.checks,
+        experiment.limits,
+        tracker,
+        experiment.participation,
+        experiment.seed,
+    )
+
+
+def one_site(experiment: Experiment, folder: Path, name: str) -> Engine:
+    """An engine in which one client of the experiment is the only one, for another process.
+
+    The base model is loaded once in a process, however many clients it serves one after another.
+    """
+    held = {origin.client: experiment.clients[origin.client] for origin in experiment.holdings()[name].values()}
+    alone = experiment.model_copy(update={"clients": held})
+    parts = build_parts(alone, shared_players)
+    sites = Sites(
+        names=(name,),
+        run=alone.name,
+        terms=alone.terms(),
+        plan=plan_of(parts.aggregator),
+        tracker=Trackers([]),
+        here=lambda: (parts.model, parts.policy, build_clients(alone, parts, RunFolder(folder), name)),
+        elsewhere=partial(one_site, experiment, folder),
+    )
+    return LocalEngine(sites)
 
 
 @dataclass(frozen=True)
@@ -299,31 +221,41 @@ def run(
     max_minutes: float | None = None,
     trackers: Iterable[Tracker] = (),
     before: Callable[[Federation, Parts], None] = lambda *_: None,
+    make_engine: MakeEngine | None = None,
 ) -> RunResult:
-    """Run an experiment, or go on with it where it was stopped. Raises `Stopped` when `max_minutes` are over."""
+    """Run an experiment, or go on with it where it was stopped. Raises `Stopped` when `max_minutes` are over.
+
+    With `make_engine` the clients are elsewhere: nothing of theirs is built here.
+    """
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
     path = Path(runs) / experiment.name
     if reason := conflict(path, experiment):
         raise RunConflict(reason)
-    parts = build_parts(experiment)
+    parts = None if make_engine else build_parts(experiment)
     warnings: list[Mapping[str, Any]] = []
     start = ""
-    if not _has_begun(path):
+    if parts is not None and not _has_begun(path):
         check_actions(parts.policy, [item for makers in parts.worlds.values() for item in makers.items()])
-        warnings = _check_start(experiment, parts)
-        anyone_learns = experiment.learning and any(options.learns for options in experiment.clients.values())
-        if anyone_learns and hasattr(parts.start, "fingerprint"):
+        learning = [name for name, options in experiment.clients.items() if experiment.learning and options.learns]
+        warnings = check_start(parts, learning)
+        if learning and hasattr(parts.start, "fingerprint"):
             start = parts.start.fingerprint()
         _same_start(path, start)
     folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest(), start)
     folder.lock()
+    federation: Federation | None = None
     try:
         if folder.manifest()["experiment"] != experiment.digest():
             folder.replace_experiment(experiment.to_yaml(), experiment.digest())
-        federation = assemble(experiment, parts, folder, trackers)
+        if parts is None:
+            assert make_engine is not None
+            federation = assemble_server(experiment, folder, make_engine, trackers)
+        else:
+            federation = assemble(experiment, parts, folder, trackers)
         for warning in warnings:
             federation.server.tracker.record("warning", **warning)
-        before(federation, parts)
+        if parts is not None:
+            before(federation, parts)
         server = federation.server
         state = server.federate(experiment.rounds_to_play, federation.initial_adapter, deadline)
         results: dict[str, Any] = {}
@@ -338,6 +270,8 @@ def run(
         draw_run(folder)
         raise
     finally:
+        if federation is not None:
+            federation.close()
         folder.unlock()
 
 
@@ -357,21 +291,6 @@ def stored_experiment(folder: RunFolder) -> Experiment:
 def _has_begun(path: Path) -> bool:
     """Whether all buffers of the run have what they begin with."""
     return (path / "manifest.json").exists() and bool(RunFolder.existing(path).last_round())
-
-
-def _check_start(experiment: Experiment, parts: Parts) -> list[Mapping[str, Any]]:
-    """Find out before anything is written whether buffers can begin as asked; what to warn of, each thing once."""
-    check = getattr(parts.start, "check", None)
-    if check is None:
-        return []
-    warnings = [
-        warning
-        for client, worlds in parts.worlds.items()
-        if experiment.learning and experiment.clients[client].learns
-        for label, make_world in worlds.items()
-        for warning in check(client, label, make_world(), parts.model)
-    ]
-    return list({warning["message"]: warning for warning in warnings}.values())
 
 
 def conflict(path: Path, experiment: Experiment) -> str:

@@ -80,6 +80,7 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "engine": {
         "local": "fedse.engines.local:LocalEngine",
+        "flower": "fedse.engines.flower.simulation:FlowerEngine",
     },
 }
 

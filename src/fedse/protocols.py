@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fedse.types import Adapter, ClientUpdate, Layout, RoundTask, ServerState, Trajectory, Vector
+from fedse.types import Adapter, ClientFailure, ClientUpdate, Layout, RoundTask, ServerState, Trajectory, Vector
 
 ACCEPTANCE = "OK."
 """The agent's fixed answer to the rules. It stands in every conversation and is never learned from."""
@@ -175,14 +175,20 @@ class Aggregator(Protocol):
 
 
 class Engine(Protocol):
-    """Carries tasks to clients and their updates back. Knows nothing of rounds."""
+    """Carries tasks to clients and their answers back. Knows nothing of rounds.
+
+    It may also have `close()`, which is called when the run ends, and `present()`, the clients that can be reached now;
+    without it all of them always can.
+    """
 
     clients: tuple[str, ...]
 
-    def send(self, tasks: Mapping[str, RoundTask]) -> None: ...
+    def send(self, tasks: Mapping[str, RoundTask]) -> None:
+        """Bring each client its task. A client whose last task is not answered yet is never sent another."""
+        ...
 
-    def poll(self) -> list[ClientUpdate]:
-        """The updates that have arrived since the last call; blocks until there is one."""
+    def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
+        """The answers that have arrived since the last call; waits for one, at most about so many seconds."""
         ...
 
 

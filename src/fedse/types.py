@@ -138,6 +138,15 @@ class RoundTask:
     split: Split = "validation"
     world: str = ""
     """Evaluate only this world of the client; empty: all of them."""
+    seconds: float | None = None
+    """Time the client has from now on; None: as long as it takes. A later answer is not used."""
+
+    @property
+    def name(self) -> str:
+        """What an answer refers to; the same task sent twice has the same name."""
+        if self.kind == "train":
+            return f"train-{self.round:04d}"
+        return f"{self.split}-{self.round:04d}{'-' + self.world if self.world else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +167,17 @@ class WorldScore:
     """What the world's expert reaches on the same tasks; None where there is no expert."""
 
 
+Precision = Literal["float32", "float16", "int8"]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A packed adapter as it crosses the wire, in one array; `adapters/rounding.py` makes and reads it."""
+
+    precision: Precision
+    array: npt.NDArray[Any]
+
+
 @dataclass(frozen=True)
 class ClientUpdate:
     """The only thing that leaves a client: numbers under known names, and no text.
@@ -172,6 +192,10 @@ class ClientUpdate:
     counts: Mapping[str, int]
     metrics: Mapping[str, float]
     scores: tuple[WorldScore, ...] = ()
+    task: str = ""
+    """Name of the task that this answers."""
+    encoded: Encoded | None = None
+    """`vector` in the form that leaves the site; what the server makes of it is `vector`, bit for bit."""
 
     def __post_init__(self) -> None:
         names = [*self.counts, *self.metrics, *(kind for score in self.scores for kind in score.errors)]
@@ -182,6 +206,19 @@ class ClientUpdate:
         for value in [*self.counts.values(), *self.metrics.values()]:
             if not isinstance(value, (int, float)):
                 raise TypeError(f"an update may carry numbers only, not {type(value).__name__}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFailure:
+    """A client could not do its task. It tells the class of the error and nothing of its text."""
+
+    client: str
+    task: str
+    kind: str
+
+    def __post_init__(self) -> None:
+        if not (self.kind.isidentifier() and len(self.kind) <= 64):
+            raise ValueError(f"a failure carries a name like 'ValueError' only, not {self.kind!r}")
 
 
 @dataclass(frozen=True)
@@ -205,3 +242,11 @@ class RoundReport:
     refused: Mapping[str, str]
     diagnostics: Mapping[str, Any]
     seconds: float
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Clients that were asked and whose answer was not there when the round closed, each with the reason."""
+    sent: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of each client's adapter as they crossed."""
+    broadcast: int = 0
+    """Bytes of the adapter that each client was sent."""
+    late: int = 0
+    """Updates of earlier rounds that arrived in this one and were dropped."""

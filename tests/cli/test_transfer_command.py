@@ -12,6 +12,7 @@ import pytest
 
 import fedse
 from fedse.experiment import Experiment
+from fedse.runs.folder import RunFolder
 
 
 def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -44,7 +45,10 @@ def test_the_matrix_and_what_left_out_worlds_gain(
 def test_transfer_needs_something_that_was_learned(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
     fedse.run(table_experiment(method="pretrained", name="base"), tmp_path)
     fedse.run(table_experiment(method="local", name="apart", rounds=1), tmp_path)
+    folder = tmp_path / "processes"
+    RunFolder.create(folder, table_experiment(engine="flower").to_yaml(), "digest")
     for arguments, sentence in [
+        (("transfer", "processes"), "transfer needs them in one, `engine: local`"),
         (("transfer", "base"), "no client has learned anything"),
         (("transfer", "apart", "--leave-one-out"), "share nothing"),
         (("transfer", "apart", "--split", "tset"), "did you mean 'test'?"),

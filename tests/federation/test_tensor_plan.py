@@ -199,6 +199,27 @@ def test_an_exact_aggregator_broadcasts_what_the_mean_loses(
     assert result.validation["macro"] > report(result.folder, 1)["evaluation"]["macro"] + 0.3
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("ffa_lora", ROWS * RANK),
+        ("fedsa_lora", RANK * 4),
+        ("fedex_lora", RANK * (ROWS + 4)),
+        ("flora", RANK * (ROWS + 4)),
+    ],
+)
+def test_rounding_counts_the_change_from_the_part_that_is_sent(
+    factored: Callable[..., Experiment], tmp_path: Path, name: str, values: int
+) -> None:
+    result = fedse.run(factored(aggregator=name, personal={"rank": 1}, sending={"precision": "float16"}), tmp_path)
+    assert sent_bytes(result.folder) == {2 * values}
+    for number in (1, 2, 3):
+        found = report(result.folder, number)
+        assert found["diagnostics"]["contributed"] == ["east", "west"]
+        assert all(0 < entry["metrics"]["rounding"] < 1e-3 for entry in found["clients"].values())
+        assert found["broadcast_bytes"] == 4 * adapters(result.folder)[number - 1].size
+
+
 def test_a_personal_adapter_stays_at_its_client_and_is_played_with(
     factored: Callable[..., Experiment], tmp_path: Path
 ) -> None:

@@ -134,7 +134,8 @@ def test_ctrl_c_leaves_with_a_message_and_a_run_that_goes_on(
     file.write_text(table_experiment(rounds=50, exploration={"tasks": 25, "attempts": 4}).to_yaml())
     command = [sys.executable, "-m", "fedse", "run", str(file), "--runs", str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    while not (tmp_path / "table/rounds/0001").exists():
+    # The second round's folder is there when the first one is certainly in the manifest.
+    while not (tmp_path / "table/rounds/0002").exists():
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)

@@ -14,7 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fedse.types import Adapter
+from fedse.adapters.packing import pack, unpack
+from fedse.types import Adapter, RoundTask, Vector
 
 RESIDUAL = "residual"
 PERSONAL = "personal"
@@ -56,6 +57,11 @@ def in_part(name: str, other: str) -> str:
 def sent(adapter: Adapter, plan: TensorPlan) -> Adapter:
     """The part of an adapter that an update holds."""
     return _only(adapter, {name for name in adapter.tensors if not part(name) and _is_in(name, plan.sent)})
+
+
+def part_to_send(task: RoundTask, plan: TensorPlan) -> Vector:
+    """The part of the broadcast adapter that an update takes the place of, packed: what a change is counted from."""
+    return pack(sent(unpack(task.vector, task.layout, task.config), plan))
 
 
 def private(adapter: Adapter, plan: TensorPlan) -> Adapter:

@@ -15,6 +15,7 @@ from fedse.cli import (
     doctor,
     evaluate,
     export,
+    hub,
     interrupts,
     models,
     play,
@@ -24,6 +25,7 @@ from fedse.cli import (
     run,
     runs,
     show,
+    site,
     sweep,
     transfer,
     worlds,
@@ -63,6 +65,8 @@ app.command("profile")(profile.profile)
 app.command("doctor")(doctor.doctor)
 app.command("reference")(reference.reference)
 app.add_typer(aggregators.app, name="aggregators")
+app.add_typer(hub.app, name="hub")
+app.add_typer(site.app, name="site")
 app.add_typer(models.app, name="models")
 app.add_typer(runs.app, name="runs")
 app.add_typer(worlds.app, name="worlds")

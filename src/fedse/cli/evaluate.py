@@ -44,6 +44,9 @@ def evaluate(
             raise BadInput(
                 f"the experiment of {run} asks for no test (evaluation.test_tasks: 0): use --split validation."
             )
-        result = federation.server.evaluate(number, chosen, world)
+        try:
+            result = federation.server.evaluate(number, chosen, world)
+        finally:
+            federation.close()
     console.print(evaluation_table(result, f"{split}, adapter after round {number}"))
     console.print(f"Stored: {federation.run.evaluation_path(chosen, number, world)}", soft_wrap=True)

@@ -17,7 +17,8 @@ from fedse.cli.console import make_console
 
 if TYPE_CHECKING:
     from fedse.evaluation.profile import Stretch
-    from fedse.experiment import Experiment, Federation, Parts
+    from fedse.experiment import Experiment, Federation
+    from fedse.parts import Parts
 
 _COUNTED = {
     "episodes": "episodes",

@@ -107,7 +107,7 @@ class Progress:
         metrics: dict[str, float],
         scores: list[dict[str, Any]],
     ) -> None:
-        row = self._rows[client]
+        row = self._rows.setdefault(client, _ClientRow())
         played = sum(score["episodes"] for score in scores)
         row.doing = state
         sits_out = state == Standing.NOTHING_TO_LEARN_FROM
@@ -134,8 +134,23 @@ class Progress:
         if not still:
             self.console.print(f"  {message}", soft_wrap=True, markup=False)
 
-    def _on_round_finished(self, round: int, seconds: float, refused: dict[str, str], contributed: list[str]) -> None:
+    def _on_waiting(self, task: str, clients: list[str]) -> None:
+        self.console.print(f"{task}: waiting for {', '.join(clients)}", soft_wrap=True)
+
+    def _on_round_finished(
+        self,
+        round: int,
+        seconds: float,
+        refused: dict[str, str],
+        contributed: list[str],
+        absent: dict[str, str] | None = None,
+        late: int = 0,
+    ) -> None:
         self._times.append(seconds)
+        for client, reason in (absent or {}).items():
+            self.console.print(f"round {round}: no answer of {client} ({reason})", soft_wrap=True)
+        if late:
+            self.console.print(f"round {round}: {late} updates of earlier rounds came too late and were dropped")
         for client, reason in refused.items():
             self.console.print(f"round {round}: the update of {client} was refused: {reason}", soft_wrap=True)
         if not contributed and not self._apart:

@@ -16,7 +16,7 @@ def reference() -> None:
 
 
 def render() -> str:
-    from fedse.experiment import ClientOptions, Experiment
+    from fedse.experiment_options import ClientOptions, Experiment
     from fedse.plugins import KNOWN, options_of, resolve
 
     lines = [

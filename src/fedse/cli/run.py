@@ -12,7 +12,8 @@ from fedse.cli import interrupts
 from fedse.cli.console import make_console
 
 if TYPE_CHECKING:
-    from fedse.experiment import Federation, Parts
+    from fedse.experiment import Federation
+    from fedse.parts import Parts
 
 
 def run(
@@ -44,7 +45,7 @@ def run(
 
     def announce(federation: Federation, parts: Parts) -> None:
         left = experiment.rounds_to_play - (federation.run.last_round() or 0)
-        if left:
+        if left and experiment.engine.name == "local":
             _print_estimate(console, federation, parts, left)
 
     try:

@@ -47,6 +47,9 @@ def show(
     test = folder.evaluation_path("test", last)
     if test.exists():
         console.print(evaluation_table(json.loads(test.read_text()), f"test, adapter after round {last}"))
+    if not (folder.path / "clients").is_dir():
+        console.print("The trajectories of this run are on the machines of its sites.")
+        return
     name = f"{split}-{round_number or last:04d}" if split else f"{round_number or last:04d}"
     fitting = list(_fitting(folder, client, name, outcome, purpose))
     if number > len(fitting):

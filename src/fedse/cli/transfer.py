@@ -34,11 +34,17 @@ def transfer(
     """Measure what each client's own adapter does in the worlds of the others. What is stored in the run is reused."""
     from fedse.errors import BadInput
     from fedse.evaluation.transfer_plot import draw_matrix
-    from fedse.experiment import open_run
+    from fedse.experiment import open_run, stored_experiment
     from fedse.federation.transfer import transfer as measure
+    from fedse.runs.folder import RunFolder
 
+    experiment = stored_experiment(RunFolder.existing(run))
+    if experiment.engine.name != "local":
+        raise BadInput(
+            f"the clients of {run} work in other processes (`engine: {experiment.engine.name}`): transfer needs them in "
+            "one, `engine: local`."
+        )
     federation = open_run(run)
-    experiment = federation.experiment
     chosen = _split(split, experiment)
     if not federation.run.last_round():
         raise BadInput(f"{run} has no round, so no client has learned anything: transfer needs a run with rounds.")

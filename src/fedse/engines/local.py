@@ -6,18 +6,20 @@ are taken in groups, so that memory holds the episodes of one group only.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import ClassVar
 
 from pydantic import Field
 
-from fedse.federation.client import Client
+from fedse.errors import TooLate
+from fedse.federation.sites import Sites
 from fedse.plugins import PluginOptions
-from fedse.protocols import Model, Policy, Tracker
 from fedse.rollouts.player import Episode, Player
 from fedse.stopwatch import during
-from fedse.types import Adapter, ClientUpdate, RoundTask, Trajectory
+from fedse.types import Adapter, ClientFailure, ClientUpdate, RoundTask, Trajectory
 
 WAVES = 16
 """Episodes of a group for each slot of the policy: so many that the end of a group, with empty slots, matters little."""
@@ -32,33 +34,37 @@ class LocalEngine:
         processes: int = Field(default=0, ge=0)
         """Worker processes in which worlds take their steps; 0 steps them in this one. The results are the same."""
 
-    def __init__(
-        self, clients: Sequence[Client], model: Model, policy: Policy, tracker: Tracker, processes: int = 0
-    ) -> None:
+    def __init__(self, sites: Sites, processes: int = 0) -> None:
+        model, self.policy, clients = sites.here()
         self._clients = {client.name: client for client in clients}
         self.clients = tuple(sorted(self._clients))
-        self.policy = policy
-        self.tracker = tracker
-        self.player = Player(policy, model.chat, model.context, self._episode_finished, processes)
-        self._updates: Iterator[ClientUpdate] = iter(())
+        self.tracker = sites.tracker
+        self.player = Player(self.policy, model.chat, model.context, self._episode_finished, processes)
+        self._answers: Iterator[ClientUpdate | ClientFailure] = iter(())
 
     def send(self, tasks: Mapping[str, RoundTask]) -> None:
-        self._updates = self._work(dict(tasks))
+        # What an earlier round closed without is finished first, as a slow site would.
+        self._answers = chain(self._answers, self._work(dict(tasks), time.monotonic()))
 
-    def poll(self) -> list[ClientUpdate]:
-        return [next(self._updates)]
+    def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
+        del seconds  # Nothing happens while nobody waits, so there is nothing to wait for.
+        return [next(self._answers)]
 
-    def _work(self, tasks: dict[str, RoundTask]) -> Iterator[ClientUpdate]:
+    def _work(self, tasks: dict[str, RoundTask], began: float) -> Iterator[ClientUpdate | ClientFailure]:
+        if not tasks:
+            return
         names = sorted(tasks)
         with during("world"):
             plans = {name: self._clients[name].plan(tasks[name]) for name in names}
         self.tracker.record("episodes_planned", clients={name: len(plans[name]) for name in names})
+        seconds = tasks[names[0]].seconds
+        until = None if seconds is None else began + seconds
         for group in groups(plans, WAVES * self.policy.slots):
-            yield from self._work_together({name: tasks[name] for name in group}, plans)
+            yield from self._work_together({name: tasks[name] for name in group}, plans, until)
 
     def _work_together(
-        self, tasks: Mapping[str, RoundTask], plans: Mapping[str, Sequence[Episode]]
-    ) -> Iterator[ClientUpdate]:
+        self, tasks: Mapping[str, RoundTask], plans: Mapping[str, Sequence[Episode]], until: float | None
+    ) -> Iterator[ClientUpdate | ClientFailure]:
         names = list(tasks)
         batches: dict[str, tuple[Adapter, list[Episode]]] = {}
         for name in names:
@@ -67,24 +73,33 @@ class LocalEngine:
                 digest = adapter.digest()
             batches.setdefault(digest, (adapter, []))[1].extend(plans[name])
         played: dict[str, list[Trajectory]] = {name: [] for name in names}
-        for digest, (adapter, episodes) in batches.items():
-            for trajectory in self._play(tasks[names[0]].round, adapter, digest, episodes):
-                played[trajectory.client].append(trajectory)
+        try:
+            for digest, (adapter, episodes) in batches.items():
+                for trajectory in self._play(tasks[names[0]].round, adapter, digest, episodes, until):
+                    played[trajectory.client].append(trajectory)
+        except TooLate:
+            yield from (ClientFailure(name, tasks[name].name, TooLate.__name__) for name in names)
+            return
         for name in names:
             task = tasks[name]
+            if until is not None and time.monotonic() >= until:
+                yield ClientFailure(name, task.name, TooLate.__name__)
+                continue
             self.tracker.record("client_learning", client=name, round=task.round)
             # Made anew for each client: nothing one client does to its arrays can reach another.
             with during("adapter"):
                 adapter = self._clients[name].adapter(task)
             yield self._clients[name].answer(task, adapter, played.pop(name))
 
-    def _play(self, round: int, adapter: Adapter, digest: str, episodes: Sequence[Episode]) -> list[Trajectory]:
+    def _play(
+        self, round: int, adapter: Adapter, digest: str, episodes: Sequence[Episode], until: float | None
+    ) -> list[Trajectory]:
         if not episodes:
             return []
         with during("adapter"):
             self.policy.load(adapter)
         before = replace(self.policy.usage)
-        played = self.player.play(episodes, digest)
+        played = self.player.play(episodes, digest, until)
         usage = self.policy.usage
         self.tracker.record(
             "episodes_played",

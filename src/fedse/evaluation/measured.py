@@ -87,7 +87,7 @@ def success_curves(run: RunFolder, places: Mapping[Place, str]) -> dict[str, dic
 
 
 def costs(run: RunFolder, sharing: bool, pooled: bool) -> dict[int, Cost]:
-    """What the rounds up to each adapter took; a download is as large as an upload."""
+    """What the rounds up to each adapter took."""
     total = Cost(bytes=None if pooled else 0)
     found = {0: total}
     for number in range(1, (run.last_round() or 0) + 1):
@@ -96,7 +96,8 @@ def costs(run: RunFolder, sharing: bool, pooled: bool) -> dict[int, Cost]:
             continue
         clients = report["clients"].values()
         up = [entry.get("bytes", 0) for entry in clients]
-        crossed = sum(up) + max(up, default=0) * len(up) if sharing else 0
+        down = report.get("broadcast_bytes", max(up, default=0))
+        crossed = sum(up) + down * len(up) if sharing else 0
         total = Cost(
             total.explored_tokens + sum(entry["counts"].get("agent_tokens", 0) for entry in clients),
             total.learned_tokens + int(sum(entry["metrics"].get("tokens", 0) for entry in clients)),

@@ -13,13 +13,14 @@ from pydantic import Field
 from fedse.adapters.own import OwnAdapters
 from fedse.adapters.packing import pack, unpack
 from fedse.adapters.personal import PersonalOptions, first_pair
-from fedse.adapters.plan import TensorPlan, frozen, private, sent
+from fedse.adapters.plan import TensorPlan, frozen, part_to_send, private, sent
 from fedse.adapters.private import PrivatePart
 from fedse.errors import BadInput
 from fedse.evaluation.metrics import score
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
 from fedse.plugins import PluginOptions
+from fedse.privacy.outgoing import Outgoing
 from fedse.protocols import Chat, Filter, Learner, Sampling, Start
 from fedse.rollouts.player import Episode
 from fedse.seeds import generator, stream
@@ -77,6 +78,7 @@ class Client:
         exploration: ExplorationOptions | None,
         evaluation: EvaluationOptions,
         seed: int,
+        outgoing: Outgoing,
         plan: TensorPlan,
         private_part: PrivatePart,
         personal: PersonalOptions,
@@ -96,6 +98,7 @@ class Client:
         self.exploration = exploration
         self.evaluation = evaluation
         self.seed = seed
+        self.outgoing = outgoing
         self.tensors = plan
         self.private_part = private_part
         self.personal = personal
@@ -146,17 +149,18 @@ class Client:
         return episodes
 
     def answer(self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]) -> ClientUpdate:
-        """What leaves the site after the planned episodes were played."""
-        if task.kind == "evaluate":
-            if trajectories:
-                of_world = f"-{task.world}" if task.world else ""
-                with during("disk"):
-                    self.journal.write(f"{task.split}-{task.round:04d}{of_world}", trajectories)
-            return ClientUpdate(self.name, task.round, None, adapter.layout, {}, {}, self._scores(task, trajectories))
-        try:
-            return self.learn(task, adapter, trajectories)
-        finally:
-            self.buffer.close()
+        """What leaves the site after the planned episodes were played. Nothing leaves in another way."""
+        if task.kind == "train":
+            try:
+                return self.outgoing.release(self.learn(task, adapter, trajectories), part_to_send(task, self.tensors))
+            finally:
+                self.buffer.close()
+        if trajectories:
+            with during("disk"):
+                self.journal.write(task.name, trajectories)
+        layout, scores = sent(adapter, self.tensors).layout, self._scores(task, trajectories)
+        update = ClientUpdate(self.name, task.round, None, layout, {}, {}, scores, task.name)
+        return self.outgoing.release(update, part_to_send(task, self.tensors))
 
     def learn(self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]) -> ClientUpdate:
         """Filter, remember, learn, and say nothing but numbers about it."""
@@ -195,7 +199,8 @@ class Client:
         if self.own is not None:
             self.own.write(task.round, following)
         layout = sent(adapter, self.tensors).layout
-        return ClientUpdate(self.name, task.round, vector, layout, counts, metrics, self._scores(task, trajectories))
+        scores = self._scores(task, trajectories)
+        return ClientUpdate(self.name, task.round, vector, layout, counts, metrics, scores, task.name)
 
     def _left_alone(self, before: Adapter, after: Adapter) -> None:
         for name in sorted(before.frozen):

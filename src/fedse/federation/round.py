@@ -20,43 +20,44 @@ from fedse.adapters.stored import UpdateFile, store_update
 from fedse.aggregators.diagnostics import diagnose
 from fedse.errors import NothingTrained
 from fedse.federation.checks import UNCHANGED, CheckOptions, refusal
-from fedse.protocols import Aggregator, Engine
+from fedse.federation.exchange import Exchange
+from fedse.protocols import Aggregator
 from fedse.stopwatch import during
 from fedse.types import ClientUpdate, RoundReport, RoundTask, ServerState
 
 
 def run_round(
     state: ServerState,
-    engine: Engine,
+    exchange: Exchange,
     aggregator: Aggregator,
     checks: CheckOptions,
     spool: Path,
-    arrived: Callable[[ClientUpdate], None] = lambda _: None,
+    arrived: Callable[[ClientUpdate], bool] = lambda _: True,
 ) -> tuple[ServerState, RoundReport]:
-    """From the state after one round to the state after the next."""
+    """From the state after one round to the state after the next. `arrived` tells whether an update may be used."""
     began = time.monotonic()
     number, asked = state.round + 1, sent(state.adapter, plan_of(aggregator))
     broadcast, layout = pack(asked), asked.layout
-
-    task = RoundTask(number, "train", pack(state.adapter), state.adapter.layout, state.adapter.config)
-    engine.send(dict.fromkeys(engine.clients, task))
-
-    received: dict[str, ClientUpdate] = {}
     stored: dict[str, UpdateFile] = {}
     refused: dict[str, str] = {}
-    while len(received) < len(engine.clients):
-        for update in engine.poll():
-            if update.client not in engine.clients or update.round != number:
-                continue  # A stranger, or an answer to a round that is over.
-            arrived(update)
-            with during("aggregate"):
-                reason = refusal(update, broadcast, layout, checks)
-            if reason:
-                refused[update.client] = reason
-            elif update.vector is not None:
-                with during("disk"):
-                    stored[update.client] = store_update(update, spool)
-            received[update.client] = replace(update, vector=None)
+    crossed: dict[str, int] = {}
+
+    def take(update: ClientUpdate) -> ClientUpdate | None:
+        if not arrived(update):
+            return None
+        if update.vector is not None:
+            crossed[update.client] = (update.encoded.array if update.encoded else update.vector).nbytes
+        with during("aggregate"):
+            reason = refusal(update, broadcast, layout, checks)
+        if reason:
+            refused[update.client] = reason
+        elif update.vector is not None:
+            with during("disk"):
+                stored[update.client] = store_update(update, spool)
+        return replace(update, vector=None, encoded=None)
+
+    task = RoundTask(number, "train", pack(state.adapter), state.adapter.layout, state.adapter.config)
+    answers = exchange.ask(exchange.invited(number), task, take)
 
     # Sorted by name, so that the order of arrival cannot change the result.
     usable = [stored[client] for client in sorted(stored)]
@@ -74,9 +75,13 @@ def run_round(
     report = RoundReport(
         round=number,
         adapter=following.adapter.digest(),
-        updates=tuple(received[client] for client in sorted(received)),
+        updates=tuple(answers.updates[client] for client in sorted(answers.updates)),
         refused=refused,
         diagnostics={"contributed": [update.client for update in usable], **diagnostics},
         seconds=time.monotonic() - began,
+        absent=answers.absent,
+        sent=crossed,
+        broadcast=task.vector.nbytes,
+        late=answers.late,
     )
     return following, report

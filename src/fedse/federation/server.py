@@ -8,17 +8,18 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from safetensors.numpy import load_file, save
 
 from fedse import atomic
 from fedse.adapters.files import read_adapter, write_adapter
-from fedse.adapters.packing import length, pack
+from fedse.adapters.packing import pack
 from fedse.errors import RunConflict, Stopped, TooManyErrors
 from fedse.evaluation.metrics import summarise
 from fedse.federation.checks import CheckOptions
+from fedse.federation.exchange import Exchange, ParticipationOptions
 from fedse.federation.reply_form import mostly_invalid
 from fedse.federation.round import run_round
 from fedse.federation.standing import standing
@@ -35,7 +36,14 @@ class LimitOptions(PluginOptions):
     operational: ClassVar[frozenset[str]] = frozenset({"error_share"})
 
     error_share: float = Field(default=0.1, ge=0, le=1)
-    """Stop when a larger share of a client's episodes in one round ended in an error of the world."""
+    """Act when a larger share of a client's episodes in one round ended in an error of the world."""
+    broken: Literal["stop", "leave_out"] = "stop"
+    """What to do then: stop the run, or leave the client's update out of the round and go on with the others, for
+    good with the same `error_share`."""
+
+    def identity(self) -> dict[str, Any]:
+        """Where to stop changes no result; whom to leave out does."""
+        return super().identity() if self.broken == "stop" else self.model_dump()
 
 
 class Server:
@@ -49,6 +57,8 @@ class Server:
         checks: CheckOptions,
         limits: LimitOptions,
         tracker: Tracker,
+        participation: ParticipationOptions | None = None,
+        seed: int = 0,
     ) -> None:
         self.run = run
         self.engine = engine
@@ -56,6 +66,7 @@ class Server:
         self.checks = checks
         self.limits = limits
         self.tracker = tracker
+        self.exchange = Exchange(engine, participation or ParticipationOptions(), seed, tracker)
         self._mostly_invalid: dict[str, set[str]] = {}
 
     def federate(self, rounds: int, begin: Callable[[], Adapter], deadline: float | None = None) -> ServerState:
@@ -69,7 +80,7 @@ class Server:
                 raise Stopped
             self.tracker.record("round_started", round=state.round + 1)
             state, report = run_round(
-                state, self.engine, self.aggregator, self.checks, self.run.spool, self._client_finished
+                state, self.exchange, self.aggregator, self.checks, self.run.spool, self._client_finished
             )
             self._save(state, report)
             self.tracker.record(
@@ -78,10 +89,12 @@ class Server:
                 seconds=report.seconds,
                 refused=report.refused,
                 contributed=report.diagnostics.get("contributed", []),
+                absent=dict(report.absent),
+                late=report.late,
             )
         return state
 
-    def _client_finished(self, update: ClientUpdate) -> None:
+    def _client_finished(self, update: ClientUpdate) -> bool:
         self.tracker.record(
             "client_finished",
             client=update.client,
@@ -93,7 +106,7 @@ class Server:
             scores=[asdict(score) for score in update.scores],
         )
         self._warn_of_invalid_actions(update)
-        self._bear_errors(update)
+        return self._bears_errors(update)
 
     def _warn_of_invalid_actions(self, update: ClientUpdate) -> None:
         """Every round in which it is so is recorded; `still` marks what needs no second sentence."""
@@ -112,34 +125,40 @@ class Server:
         else:
             known.clear()
 
-    def _bear_errors(self, update: ClientUpdate) -> None:
-        """Stop when worlds break more often than the experiment allows."""
+    def _bears_errors(self, update: ClientUpdate) -> bool:
+        """Whether the update can be used; stop, or leave it out, when worlds break more often than the experiment allows."""
         broken = sum(sum(score.errors.values()) for score in update.scores) + update.counts.get("errors", 0)
         played = update.counts.get("explored", 0) + sum(
             score.episodes + sum(score.errors.values()) for score in update.scores
         )
-        if played and broken / played > self.limits.error_share:
-            kinds = sorted({kind for score in update.scores for kind in score.errors})
-            raise TooManyErrors(
-                f"{broken} of {played} episodes of client '{update.client}' in round {update.round} ended in an error of "
-                f"the world ({', '.join(kinds) or 'while exploring'}), more than limits.error_share = "
-                f"{self.limits.error_share:g} allows; `fedse show {self.run.path} --round {update.round} --outcome error` "
-                "prints them."
-            )
+        if not played or broken / played <= self.limits.error_share:
+            return True
+        kinds = sorted({kind for score in update.scores for kind in score.errors})
+        message = (
+            f"{broken} of {played} episodes of client '{update.client}' in round {update.round} ended in an error of "
+            f"the world ({', '.join(kinds) or 'while exploring'}), more than limits.error_share = "
+            f"{self.limits.error_share:g} allows; `fedse show {self.run.path} --round {update.round} --outcome error` "
+            "prints them."
+        )
+        if self.limits.broken == "stop":
+            raise TooManyErrors(message)
+        self.tracker.record(
+            "warning", kind="left_out", client=update.client, round=update.round, message=f"left out: {message}"
+        )
+        return False
 
     def evaluate(self, number: int, split: Split, world: str = "") -> dict[str, Any]:
         """Play the adapter after round `number` on a split at the clients, and store the result. Nothing is learned."""
         path = self.run.evaluation_path(split, number, world)
         adapter = self.load(number).adapter
         task = RoundTask(number, "evaluate", pack(adapter), adapter.layout, adapter.config, split, world)
-        self.engine.send(dict.fromkeys(self.engine.clients, task))
-        received: dict[str, ClientUpdate] = {}
-        while len(received) < len(self.engine.clients):
-            for update in self.engine.poll():
-                self._bear_errors(update)
-                received[update.client] = update
+        self.exchange.settle()
+        answers = self.exchange.ask(self.engine.clients, task, lambda got: got if self._bears_errors(got) else None)
+        received = answers.updates
         scores = [(client, score) for client in sorted(received) for score in received[client].scores]
         result = {"round": number, "split": split, "adapter": adapter.digest(), **summarise(scores)}
+        if answers.absent:
+            result["absent"] = answers.absent
         with during("disk"):
             atomic.write_text(path, json.dumps(result, indent=2) + "\n")
         self.tracker.record("evaluated", round=number, split=split, macro=result["macro"], micro=result["micro"])
@@ -188,7 +207,7 @@ def to_json(report: RoundReport) -> Mapping[str, Any]:
             "state": standing(update, update.client in contributed, update.client in report.refused),
             "counts": dict(update.counts),
             "metrics": dict(update.metrics),
-            "bytes": 4 * length(update.layout) if update.client in contributed else 0,
+            "bytes": report.sent.get(update.client, 0),
         }
         for update in report.updates
     }
@@ -196,8 +215,11 @@ def to_json(report: RoundReport) -> Mapping[str, Any]:
         "round": report.round,
         "adapter": report.adapter,
         "seconds": round(report.seconds, 3),
+        "broadcast_bytes": report.broadcast,
         "clients": clients,
         "refused": dict(report.refused),
+        "absent": dict(report.absent),
+        "late": report.late,
         "diagnostics": dict(report.diagnostics),
         "evaluation": {"adapter_of_round": report.round - 1, **summarise(scores)},
     }

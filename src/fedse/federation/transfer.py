@@ -62,6 +62,9 @@ def own_adapter(server: Server, client: Client, number: int) -> Adapter | None:
     """What a client fitted in the last round; None when it fitted nothing."""
     if client.own is not None:
         return client.own.read(number)
+    report = server.run.report(number)
+    if report is not None and client.name not in report["clients"]:
+        return None  # It was not asked, or did not answer.
     entered = server.load(number - 1).adapter
     task = RoundTask(number, "train", pack(entered), entered.layout, entered.config)
     learned = client.fit(number, client.adapter(task), client.buffer.read(number))
@@ -82,7 +85,7 @@ def _everywhere(
         server.engine.send(dict.fromkeys(server.engine.clients, task))
         received: dict[str, ClientUpdate] = {}
         while len(received) < len(server.engine.clients):
-            received.update({update.client: update for update in server.engine.poll()})
+            received.update({got.client: got for got in server.engine.poll() if isinstance(got, ClientUpdate)})
     finally:
         for client in clients:
             client.own, client.journal = own[client.name], journals[client.name]

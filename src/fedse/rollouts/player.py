@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from fedse.errors import BadInput
+from fedse.errors import BadInput, TooLate
 from fedse.protocols import Chat, Policy, Reply, Sampling
 from fedse.rollouts.replies import ParsedReply, parse
 from fedse.rollouts.stepping import Answer, MakeWorld, legal_actions, worlds_in
@@ -69,13 +70,20 @@ class Player:
         self._idle: dict[Any, list[int]] = {}
         self._made = 0
 
-    def play(self, episodes: Iterable[Episode], adapter: str) -> list[Trajectory]:
-        """Trajectories in the order of the episodes. `adapter` is the digest of what the policy has loaded."""
+    def play(self, episodes: Iterable[Episode], adapter: str, until: float | None = None) -> list[Trajectory]:
+        """Trajectories in the order of the episodes. `adapter` is the digest of what the policy has loaded.
+
+        Raises `TooLate` when the monotonic clock passes `until` before all are played.
+        """
         self._adapter = adapter
         self._done: dict[int, Trajectory] = {}
         waiting = deque(enumerate(episodes))
         in_play: dict[int, _Open] = {}
         while waiting or in_play:
+            if until is not None and time.monotonic() >= until:
+                for slot in in_play:
+                    self.policy.close(slot)
+                raise TooLate(f"the time was over with {len(waiting) + len(in_play)} episodes left to play.")
             beginning: list[tuple[int, Episode, int]] = []
             while waiting and len(in_play) + len(beginning) < self.policy.slots:
                 number, episode = waiting.popleft()

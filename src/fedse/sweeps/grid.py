@@ -25,8 +25,9 @@ from pydantic import Field, ValidationError
 
 from fedse.errors import BadInput
 from fedse.evaluation.measured import has_evaluation
-from fedse.experiment import NAME, Experiment, conflict, validated
+from fedse.experiment import Experiment, conflict
 from fedse.experiment_file import KeyPath, explain, override, read_yaml
+from fedse.experiment_options import NAME, validated
 from fedse.methods import Method
 from fedse.plugins import PluginOptions
 from fedse.runs.folder import RunFolder

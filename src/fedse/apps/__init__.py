@@ -1,0 +1,1 @@
+"""A federation over several machines: what Flower starts, and what starts Flower."""

@@ -1,0 +1,19 @@
+"""A world that is on another machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedse.errors import BadInput
+from fedse.worlds.world import World
+
+
+class Elsewhere(World):
+    """Stands in the hub's copy of an experiment for worlds that only their site knows. Nobody can play it."""
+
+    name = "elsewhere"
+    version = 1
+
+    def __init__(self, **options: Any) -> None:
+        del options
+        raise BadInput("the worlds of this run are on the machines of its sites, and can be played there only.")

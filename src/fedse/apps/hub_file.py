@@ -1,0 +1,37 @@
+"""The experiment as the hub sees it: the sites by name, and nothing of their worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedse.errors import BadInput
+from fedse.experiment_file import override, read_yaml
+from fedse.experiment_options import Experiment, validated
+
+ELSEWHERE = {"name": "fedse.apps.elsewhere:Elsewhere"}
+
+
+def load_for_hub(path: Path, settings: Sequence[str] = ()) -> Experiment:
+    """Read an experiment file without its worlds: they belong to the sites, and need not be installed at the hub."""
+    content, places = read_yaml(path)
+    override(content, settings, places)
+    clients = content.get("clients")
+    if isinstance(clients, dict):
+        content["clients"] = {
+            name: {**(options if isinstance(options, dict) else {}), "worlds": [ELSEWHERE]}
+            for name, options in clients.items()
+        }
+    experiment = validated(content, places)
+    refuse_what_needs_one_machine(path, experiment)
+    return experiment
+
+
+def refuse_what_needs_one_machine(path: Path, experiment: Experiment) -> None:
+    """Sites meet in the adapter that they share, and keep their worlds to themselves."""
+    if experiment.sharing == "none" or experiment.pooled:
+        switch = "sharing: none" if experiment.sharing == "none" else "pooled: true"
+        raise BadInput(
+            f"{path}: `{switch}` (method: {experiment.method or 'without a name'}) leaves sites on several machines nothing "
+            "to do together: run it with `fedse run`."
+        )

@@ -1,0 +1,63 @@
+"""Starts one of Flower's long-running commands so that it ends when it should: with its parent, and with its own work.
+
+`python -m fedse.apps.launch superlink|supernode PARENT EARLIER ARGUMENTS...`, where EARLIER is the number under which an
+earlier SuperNode of this site was known, or 0.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from fedse.engines.flower.quiet import prepare
+
+ENDED = 75
+"""Exit code when the command's own work is over although its process would stay: start it again."""
+
+
+def end_with(process: int) -> None:
+    """End this process at once when another one is gone. Left to itself, Flower goes on trying for a while."""
+
+    def watch() -> None:
+        while True:
+            try:
+                os.kill(process, 0)
+            except ProcessLookupError:
+                os._exit(1)
+            time.sleep(0.2)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _sign_off(arguments: list[str], node: int) -> None:
+    from fedse.apps.flower_calls import sign_off
+
+    given = dict(zip(arguments[::2], arguments[1::2], strict=True))
+    files = Path(given["--root-certificates"]), Path(given["--auth-supernode-private-key"])
+    sign_off(given["--superlink"], *files, node)
+
+
+def main() -> None:
+    command, parent, earlier, *arguments = sys.argv[1:]
+    prepare(f"fedse {'hub' if command == 'superlink' else 'site'}")
+    end_with(int(parent))
+    sys.argv = [f"flower-{command}", *arguments]
+    if command == "superlink":
+        from flwr.superlink.cli import flower_superlink
+
+        flower_superlink()
+    else:
+        from flwr.supernode.cli import flower_supernode
+
+        if int(earlier):
+            _sign_off(arguments, int(earlier))
+        # When the server answers with an error, its loop ends and a helper thread keeps the process alive, cut off for good.
+        flower_supernode()
+    os._exit(ENDED)
+
+
+if __name__ == "__main__":
+    main()

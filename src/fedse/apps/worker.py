@@ -1,0 +1,114 @@
+"""The part of a site that lives from round to round: the loaded model, the open buffer, and a socket to be asked through."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+
+from fedse.adapters.plan import plan_of
+from fedse.apps.site_file import Site
+from fedse.engines.flower.wire import Answer, Parcel, from_bytes, pack_answer, read_task, renamed, to_bytes
+from fedse.engines.flower.work import carry_out
+from fedse.engines.local import LocalEngine
+from fedse.errors import FedseError
+from fedse.experiment import build_clients, build_parts
+from fedse.federation.sites import Sites
+from fedse.runs.folder import RunFolder
+from fedse.runs.trackers import Trackers
+from fedse.types import ClientFailure, ClientUpdate, RoundTask
+
+Say = Callable[[str], None]
+
+
+class OtherTerms(FedseError):
+    """The hub runs another experiment than the one this site has agreed to."""
+
+
+class Worker:
+    """Does one task after another. It is the local engine with this site as its only client."""
+
+    def __init__(self, site: Site, say: Say) -> None:
+        self.site = site
+        self._say = say
+        experiment = site.experiment
+        parts = build_parts(experiment)
+        (self._client,) = build_clients(experiment, parts, RunFolder(site.run_folder))
+        sites = Sites(
+            names=(site.name,),
+            run=experiment.name,
+            terms=site.terms,
+            plan=plan_of(parts.aggregator),
+            tracker=Trackers([]),
+            here=lambda: (parts.model, parts.policy, [self._client]),
+            elsewhere=self._nowhere,
+        )
+        self._engine = LocalEngine(sites)
+        self._last: tuple[str, ClientUpdate] | None = None
+
+    def serve(self, address: Path) -> None:
+        """Answer until the process ends. Messages come one at a time, as Flower hands them out."""
+        with Listener(str(address), family="AF_UNIX") as listener:
+            while True:
+                with listener.accept() as connection:
+                    self._serve_one(connection)
+
+    def _serve_one(self, connection: Connection) -> None:
+        try:
+            parcel = from_bytes(connection.recv_bytes())
+            connection.send_bytes(to_bytes(self.answer(parcel)))
+        except (EOFError, OSError):
+            # Whoever asked is gone. A task that was done is answered at once when it is sent again.
+            self._say("the message was withdrawn while it was being answered")
+
+    def answer(self, parcel: Parcel) -> Parcel:
+        """The reply to a message. Errors are told here in full and cross as the name of their class only."""
+        try:
+            task = read_task(parcel)
+            self._check(parcel)
+            self._say(f"{task.name}: begins")
+            began = time.monotonic()
+            answer = self._carried_out(task)
+            self._say(f"{task.name}: {_in_words(answer)} in {time.monotonic() - began:.2f} s")
+            return pack_answer(answer)
+        except Exception as error:
+            said = str(error) if isinstance(error, FedseError) else "".join(traceback.format_exception(error))
+            self._say(f"failed: {said}")
+            return pack_answer(ClientFailure(self.site.name, "", renamed(error)))
+
+    def _check(self, parcel: Parcel) -> None:
+        head = parcel.header
+        if (head["client"], head["run"]) != (self.site.name, self.site.experiment.name):
+            raise OtherTerms(
+                f"the hub has a task of run '{head['run']}' for '{head['client']}'; this is '{self.site.name}' in run "
+                f"'{self.site.experiment.name}': use the hub's experiment file."
+            )
+        if head["terms"] != self.site.terms:
+            raise OtherTerms(
+                "the hub's experiment differs from this site's (model, learner, exploration, sending or another key that "
+                "both must agree on): use the same file."
+            )
+
+    def _carried_out(self, task: RoundTask) -> Answer:
+        key = hashlib.sha256(task.name.encode() + task.vector.tobytes()).hexdigest()
+        if self._last is not None and self._last[0] == key:
+            return self._client.outgoing.repeat(self._last[1])
+        answer = carry_out(task, self.site.name, self._engine)
+        if isinstance(answer, ClientUpdate):
+            self._last = key, answer
+        return answer
+
+    @staticmethod
+    def _nowhere(name: str) -> LocalEngine:
+        raise NotImplementedError(f"the site of {name} is this process")
+
+
+def _in_words(answer: Answer) -> str:
+    if isinstance(answer, ClientFailure):
+        return f"given up ({answer.kind})"
+    if answer.encoded is None:
+        return "answered without an adapter"
+    return f"answered with an adapter of {answer.encoded.array.nbytes / 1e6:.3f} MB"

@@ -1,0 +1,215 @@
+"""The experiment file as an object."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from fedse.adapters.personal import PersonalOptions
+from fedse.errors import BadInput
+from fedse.experience.buffer import BufferOptions
+from fedse.experiment_file import KeyPath, explain, numbered, override, read_yaml, to_yaml
+from fedse.federation.checks import CheckOptions
+from fedse.federation.client import EvaluationOptions, ExplorationOptions, Origin
+from fedse.federation.exchange import ParticipationOptions
+from fedse.federation.server import LimitOptions
+from fedse.methods import Method, Sharing, expand
+from fedse.plugins import Part, PartOf, PluginOptions
+from fedse.privacy.outgoing import SendingOptions
+
+POOLED = "pooled"
+"""Name of the client that holds the worlds of all the others."""
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
+
+
+def _part(kind: str, default: str) -> Any:
+    """The default of a slot: a plug-in with all its own defaults."""
+    return Field(default_factory=lambda: PartOf(kind).default_part(default))
+
+
+class ClientOptions(PluginOptions):
+    """One site."""
+
+    worlds: list[Annotated[Part, PartOf("world")]] = Field(min_length=1)
+    """The worlds it owns, by name, each with options of its own if wanted."""
+    learns: bool = True
+    """False for a site that only measures the shared adapter: how well it does in a world it has not learned from."""
+
+    def labels(self) -> list[str]:
+        """A name for each world; a second world of the same name gets a number."""
+        return numbered(part.name.rsplit(":", 1)[-1] for part in self.worlds)
+
+
+class Experiment(PluginOptions):
+    """A whole experiment. Where the paper names a value, it is the default."""
+
+    operational: ClassVar[frozenset[str]] = frozenset({"rounds"})
+
+    name: str = Field(pattern=NAME)
+    """Name of the run; its folder is runs/NAME."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of everything that is drawn: tasks, sampling, order of training, initial adapter."""
+    method: Method | None = "fed_se"
+    """One word for `learning`, `exploring`, `sharing` and `pooled` (docs/comparing.md); null for an unnamed mixture."""
+    rounds: int = Field(default=20, ge=0)
+    """Rounds of exploring, learning and aggregating."""
+    learning: bool = True
+    """False measures the base model as it is and plays no round."""
+    exploring: bool = True
+    """False learns from what buffers begin with and nothing else."""
+    sharing: Sharing = "all"
+    """What clients share of their adapters: `none` leaves each with an adapter of its own, measured in its own worlds."""
+    pooled: bool = False
+    """True puts the worlds of all clients, and what their buffers begin with, into the hands of one client."""
+    model: Annotated[Part, PartOf("model")]
+    """The frozen base model that all clients share."""
+    clients: dict[str, ClientOptions] = Field(min_length=1)
+    """The sites, by name."""
+    start: Annotated[Part, PartOf("start", "demonstrations")] = _part("start", "demonstrations")
+    """What buffers begin with."""
+    exploration: ExplorationOptions = ExplorationOptions()
+    """How clients look for new experience."""
+    filter: Annotated[Part, PartOf("filter", "success")] = _part("filter", "success")
+    """Which trajectories are remembered."""
+    buffer: BufferOptions = BufferOptions()
+    """How they are remembered."""
+    learner: Annotated[Part, PartOf("learner", "imitation")] = _part("learner", "imitation")
+    """How an adapter is fitted to the buffer."""
+    aggregator: Annotated[Part, PartOf("aggregator", "mean")] = _part("aggregator", "mean")
+    """How the adapters of the clients become one."""
+    personal: PersonalOptions = PersonalOptions()
+    """What each client keeps for itself."""
+    checks: CheckOptions = CheckOptions()
+    """Bounds an update has to keep."""
+    evaluation: EvaluationOptions = EvaluationOptions()
+    """How adapters are measured."""
+    policy: Annotated[Part, PartOf("policy", "transformer")] = _part("policy", "transformer")
+    """How replies are generated."""
+    sending: SendingOptions = SendingOptions()
+    """What a client sends."""
+    participation: ParticipationOptions = ParticipationOptions()
+    """Who takes part in a round and how long it waits."""
+    engine: Annotated[Part, PartOf("engine", "local")] = _part("engine", "local")
+    """How tasks reach the clients."""
+    limits: LimitOptions = LimitOptions()
+    """When to give up."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _method_in_full(cls, content: Any) -> Any:
+        return expand(content) if isinstance(content, Mapping) else content
+
+    @model_validator(mode="after")
+    def _switches_go_together(self) -> Experiment:
+        measuring = [name for name, options in self.clients.items() if not options.learns]
+        if self.learning and len(measuring) == len(self.clients):
+            raise ValueError("every client has `learns: false`, so nobody would learn: let one of them learn")
+        if self.learning and self.sharing == "none" and measuring:
+            raise ValueError(
+                f"client '{measuring[0]}' has `learns: false`, and with `sharing: none` nobody shares with it"
+            )
+        if self.sharing == "none" and self.pooled:
+            raise ValueError("`pooled: true` leaves one client with nobody to share with: leave `sharing` out")
+        if self.sharing == "none" and self.engine.name != "local":
+            raise ValueError("clients that share nothing need no connection: use `engine: local` with `sharing: none`")
+        taking_part = self.participation
+        everybody = taking_part.share == taking_part.quorum == 1 and taking_part.deadline_minutes is None
+        if self.learning and self.sharing == "none" and not everybody:
+            raise ValueError(
+                "clients that share nothing wait for nobody: leave `share`, `quorum` and `deadline_minutes` of "
+                "`participation` out with `sharing: none`"
+            )
+        if self.pooled and POOLED in measuring:
+            raise ValueError(f"a client beside the pooled one cannot be called '{POOLED}': give it another name")
+        if self.learning and not self.exploring and self.start.name == "none":
+            raise ValueError(
+                "without exploring, clients learn from what their buffers begin with, and `start: none` gives them nothing"
+            )
+        if self.learning and not self.exploring and not self.buffer.history:
+            raise ValueError(
+                "`buffer.history: false` learns from exploration alone, and this experiment explores nothing"
+            )
+        return self
+
+    @property
+    def rounds_to_play(self) -> int:
+        return self.rounds if self.learning else 0
+
+    def holdings(self) -> dict[str, dict[str, Origin]]:
+        """Who holds which worlds: clients by name, each with its labels and where those worlds are written in the file."""
+        apart = {
+            name: {label: Origin(name, label) for label in options.labels()}
+            for name, options in sorted(self.clients.items())
+        }
+        if not self.pooled:
+            return apart
+        learning = [origin for name in apart if self.clients[name].learns for origin in apart[name].values()]
+        labels = numbered(origin.label.split("#")[0] for origin in learning)
+        measuring = {name: worlds for name, worlds in apart.items() if not self.clients[name].learns}
+        return {POOLED: dict(zip(labels, learning, strict=True)), **measuring}
+
+    @field_validator("clients")
+    @classmethod
+    def _names_are_folders(cls, clients: dict[str, ClientOptions]) -> dict[str, ClientOptions]:
+        import re
+
+        for name in clients:
+            if not re.fullmatch(NAME, name):
+                raise ValueError(
+                    f"the client name {name!r} may hold letters, digits, '.', '_' and '-' only, at most 100 of them"
+                )
+        return clients
+
+    def to_yaml(self) -> str:
+        return to_yaml(self.model_dump(mode="json"))
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.to_yaml().encode()).hexdigest()
+
+    def terms(self) -> str:
+        """Digest of what server and sites must agree on, wherever they run."""
+        identity = self.identity()
+        agreed = json.dumps({key: identity[key] for key in TERMS}, default=str)
+        return hashlib.sha256(agreed.encode()).hexdigest()
+
+
+TERMS = (
+    "name",
+    "seed",
+    "learning",
+    "exploring",
+    "sharing",
+    "pooled",
+    "model",
+    "start",
+    "exploration",
+    "filter",
+    "buffer",
+    "learner",
+    "aggregator",
+    "personal",
+    "evaluation",
+    "policy",
+    "sending",
+)
+"""Keys on which a client's result depends, except for its worlds, which are its own business."""
+
+
+def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experiment:
+    """Read a file, apply `a.b=c` settings, check everything. Raises `BadInput` with all problems it finds."""
+    content, places = read_yaml(Path(path))
+    override(content, settings, places)
+    return validated(content, places)
+
+
+def validated(content: Mapping[str, Any], places: Mapping[KeyPath, str]) -> Experiment:
+    """The experiment that a file's content describes."""
+    try:
+        return Experiment.model_validate(content)
+    except ValidationError as error:
+        raise BadInput(explain(error, Experiment, places)) from error

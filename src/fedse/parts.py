@@ -1,0 +1,77 @@
+"""The objects of an experiment that need no run folder, and how each of them is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pydantic import ValidationError
+
+from fedse.errors import BadInput
+from fedse.plugins import Part, build
+from fedse.protocols import Model, Policy, Start
+from fedse.rollouts.stepping import MakeWorld
+
+
+@dataclass(frozen=True)
+class Parts:
+    """An experiment's objects that do not need a run folder. Building them finds out whether they can be built."""
+
+    model: Model
+    policy: Policy
+    worlds: Mapping[str, Mapping[str, MakeWorld]]
+    start: Start
+    learner: Any
+    aggregator: Any
+
+
+MakePlayers = Callable[[Part, Part], tuple[Model, Policy]]
+
+
+def make_players(model: Part, policy: Part) -> tuple[Model, Policy]:
+    made = build("model", model)
+    return made, build("policy", policy, made)
+
+
+_IN_USE: dict[str, tuple[Model, Policy]] = {}
+"""Model and policy of this process, for all clients it serves one after another."""
+
+
+def shared_players(model: Part, policy: Part) -> tuple[Model, Policy]:
+    wanted = repr((model, policy))
+    if wanted not in _IN_USE:
+        _IN_USE[wanted] = make_players(model, policy)
+    return _IN_USE[wanted]
+
+
+def make_worlds(client: str, worlds: Mapping[str, Part], alike: dict[str, MakeWorld]) -> dict[str, MakeWorld]:
+    """Makers of a client's worlds by label. Worlds written alike have one maker, kept in `alike`: clients can share them."""
+    makers: dict[str, MakeWorld] = {}
+    for position, (label, part) in enumerate(worlds.items()):
+        written = part.model_dump_json()
+        if written not in alike:
+            alike[written] = partial(build, "world", part)
+            try:
+                alike[written]()
+            except ValidationError as error:
+                raise BadInput(f"clients.{client}.worlds.{position}: {error.errors()[0]['msg']}") from error
+        makers[label] = alike[written]
+    return makers
+
+
+def check_start(parts: Parts, learning: Collection[str]) -> list[Mapping[str, Any]]:
+    """Find out before anything is written whether the buffers of the clients that learn can begin as asked; what to warn of,
+    each thing once."""
+    check = getattr(parts.start, "check", None)
+    if check is None:
+        return []
+    warnings = [
+        warning
+        for client, worlds in parts.worlds.items()
+        if client in learning
+        for label, make_world in worlds.items()
+        for warning in check(client, label, make_world(), parts.model)
+    ]
+    return list({warning["message"]: warning for warning in warnings}.values())

@@ -1,0 +1,1 @@
+"""What may leave a site, and the record of what did."""

@@ -1,0 +1,102 @@
+"""The only door of a site. What leaves is an update with known fields; each one is written down before it leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from fedse import atomic
+from fedse.adapters.rounding import decode, encode, loss
+from fedse.errors import TooMuchLeaves
+from fedse.plugins import PluginOptions
+from fedse.types import ClientUpdate, Precision, Vector
+
+ALLOWED = ("vector", "layout", "counts", "metrics", "scores")
+"""Fields of an update that carry content. Engines send these, the names of client and task, and nothing else."""
+
+
+class SendingOptions(PluginOptions):
+    """What a site sends. Rounding is measured: an update tells it as the metric `rounding`, a share of its change."""
+
+    operational: ClassVar[frozenset[str]] = frozenset({"max_megabytes"})
+
+    precision: Precision = "float32"
+    """float32 sends the adapter as it is; float16 and int8 send its change, in half and a quarter of the bytes."""
+    max_megabytes: float | None = Field(default=None, gt=0)
+    """Refuse to send more than this in one update."""
+
+
+class Outgoing:
+    """Rounds, measures and records an update. A client hands out nothing that did not pass here."""
+
+    def __init__(self, ledger: Path, options: SendingOptions) -> None:
+        self.ledger = ledger
+        self.options = options
+
+    def release(self, update: ClientUpdate, broadcast: Vector) -> ClientUpdate:
+        """The update as the server will see it, and its line for each field in the ledger."""
+        if update.vector is not None:
+            encoded = encode(update.vector, broadcast, self.options.precision)
+            arrives = decode(encoded, broadcast)
+            metrics = dict(update.metrics)
+            if self.options.precision != "float32":
+                metrics["rounding"] = loss(update.vector, arrives, broadcast)
+            update = replace(update, vector=arrives, encoded=encoded, metrics=metrics)
+        leaving = list(_contents(update))
+        size = sum(len(content) for _, _, content in leaving)
+        if self.options.max_megabytes is not None and size > 1e6 * self.options.max_megabytes:
+            raise TooMuchLeaves(
+                f"the update of client '{update.client}' for {update.task} takes {size / 1e6:.3f} MB, more than "
+                f"sending.max_megabytes = {self.options.max_megabytes:g} allows; nothing was sent."
+            )
+        self._write(update, leaving)
+        return update
+
+    def repeat(self, update: ClientUpdate) -> ClientUpdate:
+        """Write down that an update that was released before leaves once more."""
+        self._write(update, list(_contents(update)))
+        return update
+
+    def _write(self, update: ClientUpdate, leaving: list[tuple[str, tuple[int, ...], bytes]]) -> None:
+        lines = [
+            {
+                "time": round(time.time(), 3),
+                "task": update.task,
+                "round": update.round,
+                "field": field,
+                "shape": list(shape),
+                "bytes": len(content),
+                "sha256": hashlib.sha256(content).hexdigest(),
+            }
+            for field, shape, content in leaving
+        ]
+        with atomic.explained(self.ledger):
+            self.ledger.parent.mkdir(parents=True, exist_ok=True)
+            with self.ledger.open("a", encoding="utf-8") as file:
+                file.write("".join(json.dumps(line) + "\n" for line in lines))
+                file.flush()
+                # On disk before anything leaves: a power cut must not make a site forget what it sent.
+                os.fsync(file.fileno())
+
+
+def _contents(update: ClientUpdate) -> Iterator[tuple[str, tuple[int, ...], bytes]]:
+    if update.encoded is not None:
+        array = update.encoded.array
+        yield "vector", array.shape, np.ascontiguousarray(array).tobytes()
+    plain = {
+        "layout": update.layout,
+        "counts": dict(update.counts),
+        "metrics": dict(update.metrics),
+        "scores": [asdict(score) for score in update.scores],
+    }
+    for field in ALLOWED[1:]:
+        yield field, (len(plain[field]),), json.dumps(plain[field]).encode()

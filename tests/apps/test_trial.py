@@ -1,0 +1,91 @@
+"""The ten commands of docs/deployment.md, as they stand there, and Flower's own command on the same hub."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from deployment import free_port, wait_for
+
+import fedse
+from fedse.runs.folder import RunFolder
+
+pytest.importorskip("flwr")
+PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
+BLOCKS = dict(re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE.read_text(), re.MULTILINE | re.DOTALL))
+
+
+def test_the_page_keeps_its_promise_of_ten_commands() -> None:
+    assert len(BLOCKS["trial.sh"].splitlines()) == 10
+
+
+def script(nginx: bool) -> str:
+    """The page's lines with free ports; what is installed already is not installed again."""
+    direct = free_port()
+    public = free_port() if nginx else direct
+    lines = BLOCKS["trial.sh"].replace("8443", str(public)).replace("8000", str(direct)).splitlines()
+    assert lines[0].startswith("pip install") and lines[2].startswith("nginx ")
+    return "\n".join(lines[1:2] + (lines[2:3] if nginx else []) + lines[3:]) + "\n"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_ten_commands_and_flwr_run_reach_the_adapter_of_the_local_engine(tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "fedse").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fedse "$@"\n')
+    (tools / "fedse").chmod(0o755)
+    path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
+    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
+    (tmp_path / "experiment.yaml").write_text(BLOCKS["experiment.yaml"])
+    lines = "set -e\n" + script(shutil.which("nginx", path=path) is not None)
+    process = subprocess.Popen(
+        ["bash", "-c", lines + "wait"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=(tmp_path / "said").open("w"),
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        wait_for(lambda: "Adapter: " in (tmp_path / "said").read_text(), 300, "the run")
+        local = fedse.run(fedse.load_experiment(tmp_path / "experiment.yaml"), tmp_path / "local")
+        assert f"Adapter: {local.adapter.digest()}" in (tmp_path / "said").read_text()
+        shown = "trajectories of this run are on the machines of its sites"
+        wait_for(lambda: shown in (tmp_path / "said").read_text(), 60, "the table")
+        line = ["fedse", "eval", "runs/three"]
+        refused = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+        assert refused.returncode == 2 and "on the machines of its sites" in refused.stderr
+        by_hand(tmp_path, environment)
+        first = RunFolder.existing(local.folder).digest_of(1)
+        assert RunFolder.existing(tmp_path / "other/three").digest_of(1) == first
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if (pid := tmp_path / "hub/nginx.pid").exists():
+            os.kill(int(pid.read_text()), signal.SIGTERM)
+
+
+def by_hand(folder: Path, environment: dict[str, str]) -> None:
+    """One round with Flower's own command; the sites are those that are there already."""
+    with (folder / "opened").open("w") as said:
+        hub = subprocess.Popen(
+            ["fedse", "hub", "open"], cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT
+        )
+    try:
+        wait_for(lambda: "submit a run" in (folder / "opened").read_text(), 180, "the open hub")
+        settings = f'experiment="{folder}/experiment.yaml" runs="{folder}/other" settings="rounds=1"'
+        line = ["flwr", "run", str(folder / "hub/bundle"), "hub", "-c", settings]
+        quiet = {"FLWR_HOME": str(folder / "hub/flower"), "FLWR_TELEMETRY_ENABLED": "0"}
+        subprocess.run(line, env={**environment, **quiet}, check=True, timeout=120, capture_output=True)
+        wait_for(lambda: (folder / "other/three/rounds/0001/report.json").exists(), 240, "the run of flwr")
+        wait_for(lambda: RunFolder.existing(folder / "other/three").last_round() == 1, 60, "its manifest")
+    finally:
+        hub.kill()
+        hub.wait()

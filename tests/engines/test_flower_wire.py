@@ -1,0 +1,254 @@
+"""What crosses in Flower's messages, and what the server makes of answers that are lost, late or forged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedse.adapters.plan import TensorPlan
+from fedse.adapters.rounding import decode, encode
+from fedse.engines.flower.grid import MOST_LOSSES, GridEngine
+from fedse.engines.flower.introduced import Introduced
+from fedse.engines.flower.wire import (
+    Parcel,
+    from_bytes,
+    from_records,
+    pack_answer,
+    pack_task,
+    read_answer,
+    read_task,
+    to_bytes,
+    to_records,
+)
+from fedse.engines.flower.work import answer_to
+from fedse.federation.sites import Sites
+from fedse.types import ClientFailure, ClientUpdate, RoundTask, WorldScore
+
+LAYOUT = (("a.lora_A.weight", (2, 3)), ("b", (4,)))
+VECTOR = np.arange(10, dtype=np.float32) / 7
+SECRET = "patient 4711 has a rare disease"
+
+
+def task(**changes: Any) -> RoundTask:
+    content: dict[str, Any] = {"round": 3, "kind": "train", "vector": VECTOR, "layout": LAYOUT, "config": {"r": 8}}
+    return RoundTask(**{**content, **changes})
+
+
+def update(precision: Any = "float32") -> ClientUpdate:
+    encoded = encode(VECTOR + np.float32(0.1), VECTOR, precision)
+    score = WorldScore("maze", "validation", 5, 2, 30, 200, 1, {"KeyError": 1}, 0.1, None)
+    counts, metrics = {"explored": 9}, {"loss": 0.1 + 0.2, "odd": float("nan")}
+    vector = decode(encoded, VECTOR)
+    return ClientUpdate("site", 3, vector, LAYOUT, counts, metrics, (score,), "train-0003", encoded)
+
+
+def carried(parcel: Parcel) -> list[Parcel]:
+    pytest.importorskip("flwr")
+    return [from_bytes(to_bytes(parcel)), from_records(to_records(parcel))]
+
+
+def test_a_task_arrives_as_it_was_sent() -> None:
+    sent = task(seconds=12.5, kind="evaluate", split="test", world="maze")
+    for parcel in carried(pack_task(sent, "site", "run", "terms")):
+        got = read_task(parcel)
+        assert got.vector.tobytes() == VECTOR.tobytes() and got.layout == LAYOUT
+        assert (got.name, got.seconds, got.config) == ("test-0003-maze", 12.5, {"r": 8})
+        assert (parcel.header["client"], parcel.header["run"], parcel.header["terms"]) == ("site", "run", "terms")
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
+def test_an_update_arrives_bit_for_bit_at_every_precision(precision: str) -> None:
+    sent = update(precision)
+    for parcel in carried(pack_answer(sent)):
+        got = read_answer(parcel, "site", task(), TensorPlan())
+        assert isinstance(got, ClientUpdate) and got.vector is not None and sent.vector is not None
+        assert got.vector.tobytes() == sent.vector.tobytes() and got.layout == LAYOUT
+        assert got.counts == sent.counts and got.scores == sent.scores and got.metrics["loss"] == 0.1 + 0.2
+        assert np.isnan(got.metrics["odd"])
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
+def test_a_part_of_the_adapter_is_read_as_the_change_of_that_part(precision: Any) -> None:
+    names = ("x.lora_A.residual.weight", "x.lora_A.weight", "x.lora_B.residual.weight", "x.lora_B.weight")
+    asked = task(vector=np.arange(40, dtype=np.float32), layout=tuple((name, (2, 5)) for name in names))
+    part = asked.vector[30:]
+    encoded = encode(part + np.float32(0.25), part, precision)
+    vector, layout = decode(encoded, part), ((names[3], (2, 5)),)
+    for parcel in carried(pack_answer(ClientUpdate("site", 3, vector, layout, {}, {}, (), "train-0003", encoded))):
+        got = read_answer(parcel, "site", asked, TensorPlan(trained="B", sent="B"))
+        assert isinstance(got, ClientUpdate) and got.vector is not None
+        assert np.allclose(got.vector, part + 0.25, atol=0.01) and got.vector.tobytes() == vector.tobytes()
+        if precision != "float32":
+            with pytest.raises(ValueError, match="where"):
+                read_answer(parcel, "site", asked, TensorPlan())
+
+
+def test_an_abstention_crosses_without_an_array() -> None:
+    for parcel in carried(pack_answer(ClientUpdate("site", 3, None, LAYOUT, {"buffer": 0}, {}, (), "train-0003"))):
+        got = read_answer(parcel, "site", task(), TensorPlan())
+        assert parcel.array is None and isinstance(got, ClientUpdate) and got.vector is None
+
+
+def test_only_the_class_of_an_error_crosses() -> None:
+    def broken(client: str) -> Any:
+        raise KeyError(SECRET)
+
+    for parcel in carried(answer_to(pack_task(task(), "site", "run", "terms"), broken)):
+        assert parcel.header == {"format": 1, "failure": "KeyError"}
+
+
+def test_an_answer_cannot_say_whose_it_is_nor_to_what() -> None:
+    forged = pack_answer(update())
+    got = read_answer(
+        Parcel({**forged.header, "client": "other", "round": 99}, forged.array), "site", task(), TensorPlan()
+    )
+    assert (got.client, got.task) == ("site", "train-0003") and isinstance(got, ClientUpdate) and got.round == 3
+
+
+class Grid:
+    """Flower's grid with a script: what each pushed message leads to."""
+
+    def __init__(self, *script: Any) -> None:
+        self.script = list(script)
+        self.pushed: list[Any] = []
+        self.nodes = {"site": SimpleNamespace(name="site", node_id=7, last_activated_at="monday")}
+        self._replies: dict[str, Any] = {}
+
+    def get_nodes(self) -> Iterable[Any]:
+        return list(self.nodes.values())
+
+    def push_messages(self, messages: list[Any]) -> list[str]:
+        return [self._push(message) for message in messages]
+
+    def _push(self, message: Any) -> str:
+        number = f"m{len(self.pushed)}"
+        self.pushed.append(message)
+        outcome = self.script.pop(0) if self.script else None
+        if outcome is not None:
+            error = isinstance(outcome, int)
+            self._replies[number] = SimpleNamespace(
+                metadata=SimpleNamespace(reply_to_message_id=number),
+                has_error=lambda: error,
+                error=SimpleNamespace(code=outcome, reason=SECRET),
+                content=None if error else to_records(outcome),
+            )
+        return number
+
+    def pull_messages(self, numbers: list[str]) -> list[Any]:
+        return [self._replies.pop(number) for number in numbers if number in self._replies]
+
+
+def nobody(*_: Any) -> Any:
+    raise AssertionError
+
+
+def engine(grid: Grid, introduced: bool = False) -> GridEngine:
+    identity = pytest.importorskip("flwr.supercore.task_identity").TaskIdentity
+    # Set by Flower in the processes it starts; a message cannot be made without it.
+    identity.run_id, identity.node_id, identity.task_id = 1, 1, 1
+    sites = Sites(("site", "far"), "run", "terms", TensorPlan(), nobody, nobody, nobody)  # type: ignore[arg-type]
+    return GridEngine(grid, sites, *([Introduced(grid)] if introduced else []), pause=0.01)
+
+
+def test_a_message_lives_until_the_deadline_and_tells_the_time_that_is_left() -> None:
+    grid = Grid()
+    engine(grid).send({"site": task(seconds=40.0)})
+    (message,) = grid.pushed
+    assert 39 < message.metadata.ttl <= 40 and message.metadata.dst_node_id == 7
+    assert 39 < read_task(from_records(message.content)).seconds <= 40  # type: ignore[operator]
+
+
+def test_a_client_that_is_not_there_gets_its_task_when_it_comes() -> None:
+    grid = Grid(pack_answer(update()))
+    carrier = engine(grid)
+    carrier.send({"far": task()})
+    assert grid.pushed == [] and carrier.poll(0.05) == [] and carrier.present() == {"site"}
+    grid.nodes["far"] = SimpleNamespace(name="far", node_id=8, last_activated_at="monday")
+    (answer,) = carrier.poll(2)
+    assert answer.client == "far"
+
+
+def test_what_a_restarted_client_has_lost_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedse.engines.flower.grid.LOOK_AGAIN", 0.0)
+    grid = Grid(None, pack_answer(update()))
+    carrier = engine(grid)
+    carrier.send({"site": task()})
+    assert carrier.poll(0.05) == [] and len(grid.pushed) == 1
+    grid.nodes["site"].last_activated_at = "tuesday"
+    (answer,) = carrier.poll(2)
+    assert isinstance(answer, ClientUpdate) and len(grid.pushed) == 2
+
+
+def test_without_keys_nodes_are_asked_for_their_names_once_and_the_latest_of_a_name_is_the_site(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedse.engines.flower.grid.LOOK_AGAIN", 0.0)
+    name = Parcel({"format": 1, "site": "site"})
+    grid = Grid(name, None, 5, name, pack_answer(update()))
+    grid.nodes["site"].name = ""
+    carrier = engine(grid, introduced=True)
+    assert carrier.present() == set() and carrier.present() == {"site"}
+    carrier.send({"site": task()})
+    assert [message.metadata.message_type for message in grid.pushed] == ["query", "train"]
+    # Started anew it is another node, while the first one still counts as online; asked too early it is asked again.
+    grid.nodes["again"] = SimpleNamespace(name="", node_id=9, last_activated_at="tuesday")
+    (answer,) = carrier.poll(2)
+    assert isinstance(answer, ClientUpdate)
+    asked = [(message.metadata.message_type, message.metadata.dst_node_id) for message in grid.pushed]
+    assert asked == [("query", 7), ("train", 7), ("query", 9), ("query", 9), ("train", 9)]
+
+
+def test_lost_messages_are_sent_again_a_few_times_only() -> None:
+    grid = Grid(*[4] * 20)
+    carrier = engine(grid)
+    carrier.send({"site": task()})
+    assert carrier.poll(5) == [ClientFailure("site", "train-0003", "Lost")]
+    assert len(grid.pushed) == MOST_LOSSES + 1
+
+
+def test_after_the_deadline_nothing_is_sent_again() -> None:
+    grid = Grid(3)
+    carrier = engine(grid)
+    carrier.send({"site": task(seconds=0.05)})
+    time.sleep(0.1)
+    assert carrier.poll(1) == [ClientFailure("site", "train-0003", "Lost")]
+    carrier.send({"far": task(seconds=0.05)})
+    time.sleep(0.1)
+    assert carrier.poll(0.1) == [] and len(grid.pushed) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(1, "AppNotLoaded"), (2, "AppFailed"), (8, "AppCrashed"), (99, "UnknownFailure")]
+)
+def test_flowers_own_failures_have_names_and_their_text_is_not_read(code: int, kind: str) -> None:
+    carrier = engine(Grid(code))
+    carrier.send({"site": task()})
+    assert carrier.poll(1) == [ClientFailure("site", "train-0003", kind)]
+
+
+GOOD = pack_answer(update("int8"))
+
+
+@pytest.mark.parametrize(
+    "parcel",
+    [
+        Parcel({}),
+        Parcel(GOOD.header),
+        Parcel(GOOD.header, np.zeros(3, np.uint8)),
+        Parcel({**GOOD.header, "counts": {SECRET: 1}}, GOOD.array),
+        Parcel({**GOOD.header, "metrics": {"loss": SECRET}}, GOOD.array),
+        Parcel({**GOOD.header, "scores": [{"world": "maze"}]}, GOOD.array),
+        Parcel({**GOOD.header, "layout": 7}, GOOD.array),
+        Parcel({"failure": SECRET}),
+    ],
+    ids=["empty", "no array", "short array", "sentence", "text", "score", "layout", "failure"],
+)
+def test_an_unreadable_answer_is_a_failure_of_its_client_and_stops_nobody(parcel: Parcel) -> None:
+    carrier = engine(Grid(parcel))
+    carrier.send({"site": task()})
+    assert carrier.poll(1) == [ClientFailure("site", "train-0003", "UnreadableAnswer")]

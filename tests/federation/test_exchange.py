@@ -1,0 +1,225 @@
+"""Who is asked, how long a round waits, and what becomes of those who are late."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedse
+from fedse.errors import RunConflict, TooFewClients
+from fedse.experiment import Experiment
+from fedse.federation.exchange import Exchange, ParticipationOptions
+from fedse.federation.server import LimitOptions
+from fedse.types import ClientFailure, ClientUpdate, RoundTask
+from fedse.worlds.maze import Maze
+
+NAMES = ("a", "b", "c", "d")
+
+
+def task(number: int) -> RoundTask:
+    return RoundTask(number, "train", np.zeros(1, np.float32), (("x", (1,)),), {})
+
+
+class Timetable:
+    """An engine whose clients answer after so many seconds each, by round; None: never. `down` cannot be reached."""
+
+    clients = NAMES
+
+    def __init__(self, seconds: Mapping[str, float | None], down: frozenset[str] = frozenset()) -> None:
+        self.seconds = dict(seconds)
+        self.down = set(down)
+        self.sent: list[tuple[str, str]] = []
+        self._due: list[tuple[float, ClientUpdate | ClientFailure]] = []
+
+    def present(self) -> set[str]:
+        return set(self.clients) - self.down
+
+    def send(self, tasks: Mapping[str, RoundTask]) -> None:
+        for client, item in tasks.items():
+            self.sent.append((client, item.name))
+            wait = self.seconds.get(client, 0.0)
+            if wait is not None and client not in self.down:
+                update = ClientUpdate(client, item.round, None, (), {}, {}, (), item.name)
+                self._due.append((time.monotonic() + wait, update))
+
+    def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
+        until = time.monotonic() + (60 if seconds is None else seconds)
+        while time.monotonic() < until:
+            now = time.monotonic()
+            if arrived := [item for due, item in self._due if due <= now]:
+                self._due = [entry for entry in self._due if entry[0] > now]
+                return arrived
+            time.sleep(0.005)
+        return []
+
+
+class Notes:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    def record(self, event: str, **fields: Any) -> None:
+        self.events.append((event, fields))
+
+
+def exchange(engine: Any, **options: Any) -> Exchange:
+    return Exchange(engine, ParticipationOptions(**options), 0, Notes())
+
+
+def test_a_slow_client_is_left_behind_at_the_deadline_and_asked_again_in_the_next_round() -> None:
+    engine = Timetable({"d": 30.0})
+    asking = exchange(engine, deadline_minutes=0.2 / 60)
+    first = asking.ask(NAMES, task(1), lambda update: update)
+    engine.seconds["d"] = 0.0
+    second = asking.ask(NAMES, task(2), lambda update: update)
+    assert (sorted(first.updates), first.absent) == (["a", "b", "c"], {"d": "TooSlow"})
+    assert sorted(second.updates) == list(NAMES)
+
+
+def test_a_round_closes_at_its_quorum_and_a_late_update_is_dropped_and_counted_once() -> None:
+    engine = Timetable({"d": 0.3})
+    asking = exchange(engine, quorum=0.75)
+    first = asking.ask(NAMES, task(1), lambda update: update)
+    second = asking.ask(NAMES, task(2), lambda update: update)
+    assert (sorted(first.updates), first.absent, first.late) == (["a", "b", "c"], {"d": "NotNeeded"}, 0)
+    assert second.absent == {"d": "Busy"} and ("d", "train-0002") not in engine.sent
+    time.sleep(0.35)
+    third = asking.ask(NAMES, task(3), lambda update: update)
+    assert second.late + third.late == 1
+    asking.settle()
+    fourth = asking.ask(NAMES, task(4), lambda update: update)
+    assert "d" not in fourth.absent or fourth.absent["d"] == "NotNeeded"
+    assert ("d", "train-0004") in engine.sent
+
+
+def test_a_client_that_has_gone_is_waited_for_once_and_asked_when_it_is_back() -> None:
+    engine = Timetable({}, down=frozenset({"b"}))
+    asking = exchange(engine, deadline_minutes=0.2 / 60)
+    assert asking.ask(NAMES, task(1), lambda update: update).absent == {"b": "Unreachable"}
+    began = time.monotonic()
+    assert asking.ask(NAMES, task(2), lambda update: update).absent == {"b": "Unreachable"}
+    assert time.monotonic() - began < 0.15
+    engine.down.clear()
+    assert asking.ask(NAMES, task(3), lambda update: update).absent == {}
+    assert [number for client, number in engine.sent if client == "b"] == ["train-0001", "train-0003"]
+
+
+def test_what_is_given_up_at_the_deadline_is_too_slow_or_unreachable_whatever_the_engine_calls_it() -> None:
+    class Lost(Timetable):
+        def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
+            if answers := super().poll(seconds):
+                return answers
+            return [ClientFailure(client, "train-0001", "Lost") for client in ("a", "b")]
+
+    engine = Lost({"a": None, "b": None}, down=frozenset({"b"}))
+    found = exchange(engine, deadline_minutes=0.1 / 60).ask(NAMES, task(1), lambda update: update)
+    assert (sorted(found.updates), found.absent) == (["c", "d"], {"a": "TooSlow", "b": "Unreachable"})
+
+
+def test_too_few_answers_stop_the_run_with_the_reasons() -> None:
+    asking = exchange(Timetable({"a": None, "b": None}), deadline_minutes=0.1 / 60, least=3)
+    with pytest.raises(TooFewClients, match=r"2 of 4 clients answered train-0001 \(a: TooSlow; b: TooSlow\)"):
+        asking.ask(NAMES, task(1), lambda update: update)
+
+
+def test_strangers_are_not_heard() -> None:
+    engine = Timetable({"a": None})
+    engine._due.append((0.0, ClientUpdate("mallory", 1, None, (), {}, {}, (), "train-0001")))
+    found = exchange(engine, deadline_minutes=0.1 / 60).ask(NAMES, task(1), lambda update: update)
+    assert sorted(found.updates) == ["b", "c", "d"]
+
+
+def test_who_is_invited_depends_on_seed_and_round_only_and_everybody_has_a_turn() -> None:
+    class Many(Timetable):
+        clients = tuple(f"c{number:04d}" for number in range(1000))
+
+    asking = exchange(Many({}), share=0.05)
+    rounds = [asking.invited(number) for number in range(1, 201)]
+    assert {len(names) for names in rounds} == {50}
+    assert rounds == [exchange(Many({}), share=0.05).invited(number) for number in range(1, 201)]
+    assert len({name for names in rounds for name in names}) > 990
+
+
+def reports(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("rounds/*/report.json"))]
+
+
+def test_a_run_with_sampling_asks_half_of_the_clients_in_each_round(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    result = fedse.run(table_experiment(rounds=6, participation={"share": 0.5}), tmp_path)
+    asked = [sorted(report["clients"]) for report in reports(result.folder)]
+    assert {len(names) for names in asked} == {1} and {"east", "west"} == {name for names in asked for name in names}
+
+
+def test_the_local_engine_finishes_what_a_round_closed_without_and_its_update_is_late(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    result = fedse.run(table_experiment(rounds=3, participation={"quorum": 0.5}), tmp_path)
+    found = reports(result.folder)
+    assert [report["diagnostics"]["contributed"] for report in found] == [["east"], ["east"], ["east"]]
+    assert [report["absent"]["west"] for report in found] == ["NotNeeded", "Busy", "NotNeeded"]
+    assert [report["late"] for report in found] == [0, 1, 0]
+
+
+class SlowMaze(Maze):
+    def act(self, action: str) -> Any:
+        time.sleep(0.05)
+        return super().act(action)
+
+
+def test_a_site_gives_up_at_the_deadline_and_can_play_again(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    clients = {"slow": {"worlds": [{"name": f"{__name__}:SlowMaze", "mode": "original"}]}}
+    late = table_experiment(clients=clients, participation={"deadline_minutes": 0.3 / 60}, rounds=1)
+    with pytest.raises(TooFewClients, match="slow: Too"):
+        fedse.run(late, tmp_path)
+    assert not (tmp_path / "table/clients/slow/episodes/0001.jsonl").exists()
+
+
+def test_a_run_goes_on_with_more_patience_but_not_with_other_clients_or_a_smaller_quorum(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    fedse.run(table_experiment(rounds=1), tmp_path)
+    patient = {"least": 2, "deadline_minutes": 9.0}
+    fedse.run(table_experiment(participation=patient, sending={"max_megabytes": 1.0}), tmp_path)
+    for changes, key in [
+        ({"participation": {"share": 0.5}}, r"participation\.share"),
+        ({"participation": {"quorum": 0.5}}, r"participation\.quorum"),
+        ({"sending": {"precision": "int8"}}, r"sending\.precision"),
+        ({"limits": {"broken": "leave_out"}}, "limits"),
+    ]:
+        with pytest.raises(RunConflict, match=rf"\(different: {key}\)"):
+            fedse.run(table_experiment(**changes), tmp_path)
+
+
+def test_whom_to_leave_out_is_part_of_the_experiment_and_where_to_stop_is_not() -> None:
+    stop, sooner = LimitOptions(error_share=0.1), LimitOptions(error_share=0.2)
+    assert stop.identity() == sooner.identity() == {"broken": "stop"}
+    left_out = LimitOptions(error_share=0.1, broken="leave_out")
+    assert left_out.identity() != LimitOptions(error_share=0.2, broken="leave_out").identity()
+
+
+class BreakingMaze(Maze):
+    def begin(self, task: str) -> str:
+        raise RuntimeError("the sensor is gone")
+
+
+def test_a_broken_client_can_be_left_out(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
+    clients = {
+        "east": {"worlds": [{"name": "maze", "mode": "original"}]},
+        "west": {"worlds": [{"name": f"{__name__}:BreakingMaze", "mode": "original"}]},
+    }
+    result = fedse.run(
+        table_experiment(clients=clients, rounds=2, start="none", filter="none", limits={"broken": "leave_out"}),
+        tmp_path,
+    )
+    assert [report["absent"] for report in reports(result.folder)] == [{"west": "LeftOut"}] * 2
+    assert [report["diagnostics"]["contributed"] for report in reports(result.folder)] == [["east"]] * 2
+    assert result.test["absent"] == {"west": "LeftOut"}
