@@ -42,8 +42,9 @@ WORLDS: dict[str, dict[str, Any]] = {
     "wordle": {
         **BRIEF,
         "train_tasks": 20_000,
-        "candidates": 10,
+        "candidates": 8,
         "guesses": 4,
+        "relist": True,
         "spelling": "letters",
         "feedback": "words",
     },
@@ -51,8 +52,8 @@ WORLDS: dict[str, dict[str, Any]] = {
     "babyai": {**BRIEF, "train_tasks": 1500, "longest": 7, "turn_limit": 7, "levels": BABYAI_LEVELS},
     "webshop": {**BRIEF, "train_tasks": 600, "turn_limit": 6},
 }
-EPISODES = {"maze": 15_000, "wordle": 40_000, "textcraft": 20_000, "babyai": 15_000, "webshop": 20_000}
-SPAN = {"maze": 2, "wordle": 3, "textcraft": 2, "babyai": 2, "webshop": 4}
+EPISODES = {"maze": 15_000, "wordle": 60_000, "textcraft": 20_000, "babyai": 15_000, "webshop": 20_000}
+SPAN = {"maze": 2, "wordle": 2, "textcraft": 3, "babyai": 2, "webshop": 4}
 LAPSES_EARLY, LAPSES_LATE, RECOVERS = 0.1, 0.6, 0.1
 """Chance per turn that the player loses its attention within and after the span, and that it finds it again."""
 CAREFUL, CARELESS = "Let me look closely.", "I will just try something."
@@ -71,7 +72,7 @@ SYLLABLES = (
 """What the words begin with, what stands in the middle, how they end."""
 SPECIALS = ["<|pad|>", "<|end|>", "<|user|>", "<|agent|>"]
 WIDTH, INNER, LAYERS, HEADS, KEY_HEADS = 192, 512, 4, 6, 2
-STEPS, ROWS, RATE, WARM_UP = 20_000, 16, 2e-3, 200
+STEPS, ROWS, RATE, WARM_UP = 30_000, 16, 2e-3, 200
 WORLD_TEXT = 1.0
 """Weight of the loss on what the world says, beside 1 for what the agent says."""
 
