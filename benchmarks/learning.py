@@ -185,7 +185,8 @@ class WithTrainer:
             )
             result = trainer.train()
         self.model.network.eval()
-        return read_adapter(self.model.network, like=start), {"loss": result.training_loss}
+        training = {"loss": result.training_loss, "training_seconds": result.metrics["train_runtime"]}
+        return read_adapter(self.model.network, like=start), training
 
 
 class Padded(Imitation):
@@ -193,6 +194,7 @@ class Padded(Imitation):
         if self._through is None:
             vector = LoraVector(self.model.network)
             self._through = PaddedPass(vector, PaddedNetwork(self.model.network, vector, self.options.checkpointing))
+            self._suits = (start.layout, start.frozen)
         return super().learn(start, trajectories, key)
 
 
@@ -206,6 +208,7 @@ class Way:
         self.cpu_seconds: list[float] = []
         self.adapters: dict[str, Adapter] = {}
         self.losses: dict[str, float] = {}
+        self.training_seconds: list[float] = []
 
     def repeat(self) -> None:
         self.learner = self.learner or self.make()
@@ -217,13 +220,18 @@ class Way:
                 torch.cuda.synchronize()
             taken[client] = time.perf_counter() - begun
             self.losses[client] = round(metrics["loss"], 5)
+            if "training_seconds" in metrics:
+                self.training_seconds.append(metrics["training_seconds"])
         self.seconds.append(taken)
         self.cpu_seconds.append(time.process_time() - cpu_begun)
 
     def report(self, tokens: int, operations: float, rate: float) -> dict[str, Any]:
         first, *later = (sum(taken.values()) for taken in self.seconds)
         middle = statistics.median(later)
+        own = self.training_seconds[len(self.rounds) :]
         return {
+            # Without setting up the Trainer, which it does anew for each client and round.
+            **({"training_seconds": round(statistics.median(own) * len(self.rounds), 3)} if own else {}),
             "seconds": round(middle, 3),
             "spread": [round(min(later), 3), round(max(later), 3)],
             "cpu_seconds": round(statistics.median(self.cpu_seconds[1:]), 3),
