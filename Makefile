@@ -14,7 +14,7 @@ demo: $(READY)
 	@echo "The result is in runs/demo: success.png, and  $(BIN)/fedse show runs/demo"
 
 # One thread for each of two test processes: more threads than cores wait for each other.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test: $(READY)
 	$(PYTEST) -m "not slow"

@@ -50,7 +50,7 @@ def test_the_ranks_megabytes_are_float32_adapters_of_llama2() -> None:
 def test_grids_are_valid_on_the_papers_setting(what: What, tmp_path: Path) -> None:
     made = grid(what, "tiny", None, [], 2, tmp_path)
     rows = GRIDS[what].get("methods") or list(GRIDS[what]["variants"])
-    assert [cell.name for cell in made] == [f"{row}-s{seed}" for row in rows for seed in (0, 1)]
+    assert [cell.name for cell in made] == [f"{row}-s{seed}" for seed in (0, 1) for row in rows]
     assert {len(cell.experiment.clients) for cell in made} == {5}
     assert {cell.experiment.rounds for cell in made} == {20}
     assert {cell.folder.parent.name for cell in made} == {f"{what}-tiny"}
