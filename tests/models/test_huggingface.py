@@ -132,9 +132,16 @@ class Hub:
                 pass
 
         self.server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-        if status:
-            threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.answers = bool(status)
+        if self.answers:
+            threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
         self.address = f"http://127.0.0.1:{self.server.server_port}"
+
+    def close(self) -> None:
+        if self.answers:
+            # Otherwise its thread goes on asking for the closed socket, as often as it can.
+            self.server.shutdown()
+        self.server.server_close()
 
 
 @pytest.fixture
@@ -150,7 +157,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..
 
     yield use
     for one in opened:
-        one.server.server_close()
+        one.close()
 
 
 @pytest.mark.parametrize(

