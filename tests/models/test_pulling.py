@@ -183,7 +183,7 @@ def test_a_folder_that_pip_removes_while_its_size_is_taken_counts_for_nothing(
     scan = os.scandir
 
     def scan_after_pip(path: Any) -> Any:
-        if Path(path).name == "gone":
+        if not isinstance(path, int) and Path(path).name == "gone":
             shutil.rmtree(path, ignore_errors=True)
         return scan(path)
 
