@@ -1,8 +1,8 @@
 """Decoding one token at a time for all conversations: right for every device and every network.
 
-Every forward pass has one of two fixed shapes: `PREFILL_ROWS` x `PREFILL_TOKENS` for new text and `slots` x 1 for decoding,
-filled up with rows that nobody reads. Matrix libraries may round differently for different numbers of rows; with fixed
-shapes a conversation gets the same bits whatever is decoded beside it.
+Every forward pass has one of two fixed shapes: one for new text (`_NEW_TEXT`) and `slots` x 1 for decoding, filled up with
+rows that nobody reads. Matrix libraries may round differently for different numbers of rows; with fixed shapes a
+conversation gets the same bits whatever is decoded beside it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from fedse.protocols import Sampling
 from fedse.seeds import uniform
 from fedse.stopwatch import during
 
-PREFILL_ROWS = 8
-PREFILL_TOKENS = 32
+_NEW_TEXT = {"cpu": (2, 48), "other": (8, 32)}
+"""Rows and tokens of a pass. Some two conversations get new text between two steps of decoding, about 30 tokens each: a CPU
+pays for every row, a GPU for every pass."""
 
 
 class ForwardPass(Protocol):
@@ -58,8 +59,9 @@ class StepwiseDecoder:
         self._device = model.device
         self._end_ids = model.chat.end_ids
         self._layers = model.network.config.get_text_config().num_hidden_layers
+        self._rows, self._tokens = _NEW_TEXT["cpu" if torch.device(model.device).type == "cpu" else "other"]
         # A piece that ends at the context's edge is filled up beyond it.
-        self._longest = model.context + PREFILL_TOKENS
+        self._longest = model.context + self._tokens
         self._forget()
 
     def _forget(self) -> None:
@@ -138,20 +140,20 @@ class StepwiseDecoder:
         answers: dict[int, torch.Tensor] = {}
         left = [(slot, start, ids) for slot, (start, ids) in texts.items()]
         while left:
-            turn, left = left[:PREFILL_ROWS], left[PREFILL_ROWS:]
-            logits = self._prefill([(slot, start, ids[:PREFILL_TOKENS]) for slot, start, ids in turn])
+            turn, left = left[: self._rows], left[self._rows :]
+            logits = self._prefill([(slot, start, ids[: self._tokens]) for slot, start, ids in turn])
             for row, (slot, start, ids) in enumerate(turn):
-                if len(ids) > PREFILL_TOKENS:
-                    left.append((slot, start + PREFILL_TOKENS, ids[PREFILL_TOKENS:]))
+                if len(ids) > self._tokens:
+                    left.append((slot, start + self._tokens, ids[self._tokens :]))
                 else:
                     answers[slot] = logits[row]
                     self._lengths[slot] = start + len(ids)
         return answers
 
     def _prefill(self, pieces: Sequence[tuple[int, int, list[int]]]) -> torch.Tensor:
-        # A pass always has PREFILL_ROWS rows. The first is repeated to fill it up: a repeated row writes the same values.
-        filled = [*pieces, *[pieces[0]] * (PREFILL_ROWS - len(pieces))]
-        ids = self._tensor([[*ids, *[0] * (PREFILL_TOKENS - len(ids))] for _, _, ids in filled])
+        # A pass always has as many rows. The first is repeated to fill it up: a repeated row writes the same values.
+        filled = [*pieces, *[pieces[0]] * (self._rows - len(pieces))]
+        ids = self._tensor([[*ids, *[0] * (self._tokens - len(ids))] for _, _, ids in filled])
         rows, starts, last = (
             self._tensor(column)
             for column in zip(*((slot, start, len(ids) - 1) for slot, start, ids in filled), strict=True)
