@@ -54,7 +54,8 @@ class BufferOptions(PluginOptions):
     repeats: bool = False
     """Keep trajectories whose token ids and train mask equal those of an earlier one of the same task."""
     history: bool = True
-    """Learn from all rounds and from what the buffer began with; false: from what the same round found alone."""
+    """Learn from all rounds and from what the buffer began with; false: from what the same round found alone, the first round
+    also from what the buffer began with."""
     cap: int | None = Field(default=None, ge=1)
     """Learn from at most this many trajectories, the newest first; demonstrations go last."""
     per_task: int | None = Field(default=None, ge=1)
@@ -193,13 +194,16 @@ class Buffer:
         return added
 
     def _holds(self, trajectory: Trajectory, content: str) -> bool:
-        # Without history a round learns from its own finds alone, so an equal one of an earlier round is no repeat.
-        since = 0 if self.options.history else trajectory.round
+        # What a round does not learn from cannot make its own finds repeats.
         found = self._connection.execute(
             "SELECT 1 FROM trajectories WHERE world = ? AND task = ? AND content = ? AND round >= ?",
-            (trajectory.world, trajectory.task, content, since),
+            (trajectory.world, trajectory.task, content, self._since(trajectory.round)),
         )
         return found.fetchone() is not None
+
+    def _since(self, round: int) -> int:
+        """The earliest round that a round learns from. What the buffer began with is as new to the first as its own finds."""
+        return 0 if self.options.history or round <= 1 else round
 
     def read(self, round: int | None = None) -> list[Trajectory]:
         """What to learn from in a round (the newest), in an order that depends on nothing but the content."""
@@ -207,7 +211,7 @@ class Buffer:
         newest_first = self._connection.execute(
             "SELECT record, token_ids, train_mask, world, task FROM trajectories WHERE round BETWEEN ? AND ?"
             " ORDER BY round DESC, world, task, attempt",
-            (0 if self.options.history else last, last),
+            (self._since(last), last),
         )
         chosen: list[Trajectory] = []
         of_task: dict[tuple[str, str], int] = {}
