@@ -54,8 +54,8 @@ class BufferOptions(PluginOptions):
     repeats: bool = False
     """Keep trajectories whose token ids and train mask equal those of an earlier one of the same task."""
     history: bool = True
-    """Learn from all rounds and from what the buffer began with; false: from what the same round found alone, the first round
-    also from what the buffer began with."""
+    """Learn from all rounds and from what the buffer began with; false: from what the same round found alone, the first
+    round also from what the buffer began with."""
     cap: int | None = Field(default=None, ge=1)
     """Learn from at most this many trajectories, the newest first; demonstrations go last."""
     per_task: int | None = Field(default=None, ge=1)
@@ -202,7 +202,7 @@ class Buffer:
         return found.fetchone() is not None
 
     def _since(self, round: int) -> int:
-        """The earliest round that a round learns from. What the buffer began with is as new to the first as its own finds."""
+        """The earliest round that a round learns from. To the first, what the buffer began with is as new as its own finds."""
         return 0 if self.options.history or round <= 1 else round
 
     def read(self, round: int | None = None) -> list[Trajectory]:

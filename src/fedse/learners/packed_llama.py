@@ -16,6 +16,7 @@ import torch
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from fedse.adapters.llama_layers import is_llama, linear_modules
 from fedse.learners.attention_kernels import CudaFlash, kernel_for
 from fedse.learners.cross_entropy import linear_cross_entropy
 from fedse.learners.layer_parts import Turn, parts_for
@@ -24,13 +25,10 @@ from fedse.learners.low_rank import Pair, adapted_linear
 from fedse.learners.packed_attention import Segments, Three, packed_attention
 from fedse.stopwatch import during
 
-_FAMILY = ("llama", "mistral", "qwen2", "qwen3")
 _STEADY_ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings that do not depend on how long the longest conversation is."""
 _MOST_BYTES = 4 * 2**30
 """Joining matrices makes a second copy of them. Larger networks gain little by it and would need much memory."""
-_ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
-_FEED_FORWARD = ("gate_proj", "up_proj", "down_proj")
 
 
 @dataclass(frozen=True)
@@ -110,36 +108,24 @@ class PackedLlama:
     @staticmethod
     def suits(network: Any) -> bool:
         """Whether this class computes what the network does: one device, one precision, known in every part."""
-        from peft.tuners.lora import Linear
-        from peft.tuners.tuners_utils import BaseTunerLayer
-
-        config = network.config
-        if config.model_type not in _FAMILY or config.hidden_act != "silu" or config.attention_dropout:
+        if not is_llama(network) or network.config.attention_dropout:
             return False
+        config, base = network.config, network.get_base_model()
         if set(getattr(config, "layer_types", None) or ["full_attention"]) != {"full_attention"}:
             return False
         if config.model_type == "mistral" and config.sliding_window is not None:
             return False
-        base = network.get_base_model()
         if base.model.rotary_emb.rope_type not in _STEADY_ROTATIONS:
             return False
         frozen = [parameter for parameter in network.parameters() if not parameter.requires_grad]
         if len({(parameter.dtype, parameter.device) for parameter in frozen}) != 1:
             return False
-        linear = {
-            getattr(part, name)
-            for layer in base.model.layers
-            for part, names in ((layer.self_attn, _ATTENTION), (layer.mlp, _FEED_FORWARD))
-            for name in names
-        }
-        adapted = {module for module in base.modules() if isinstance(module, BaseTunerLayer)}
-        plain = {getattr(module, "base_layer", module) for module in linear}
+        *inner, head = linear_modules(base)
+        adapted = [module for module in inner if hasattr(module, "base_layer")]
         return (
-            adapted <= linear
-            and all(type(module) is Linear and not module.lora_variant for module in adapted)
+            not hasattr(head, "base_layer")
             and all(module.active_adapters == ["default"] and not module.merged for module in adapted)
             and all(parameter.requires_grad for name, parameter in network.named_parameters() if ".lora_" in name)
-            and all(type(module) is torch.nn.Linear for module in (*plain, base.lm_head))
         )
 
     def _layer(self, layer: Any, layout: _FactorLayout, joined: bool) -> _Layer:

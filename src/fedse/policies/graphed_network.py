@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from fedse.policies.llama_forward import linear_modules
+from fedse.adapters.llama_layers import is_llama
+
+_ROTATIONS = ("default", "linear", "llama3")
 
 
 class _Adapted:
@@ -98,25 +100,11 @@ class GraphedNetwork:
     @staticmethod
     def knows(network: Any) -> bool:
         """Whether every part of the network is one that is computed here."""
-        from peft.tuners.lora import Linear
-        from peft.tuners.tuners_utils import BaseTunerLayer
-
-        config = network.config
-        if config.model_type not in ("llama", "mistral", "qwen2", "qwen3") or config.hidden_act != "silu":
+        if not is_llama(network):
             return False
-        base = network.get_base_model()
-        if base.model.rotary_emb.rope_type not in ("default", "linear", "llama3"):
-            return False
-        linear = set(linear_modules(base))
-        adapted = {module for module in base.modules() if isinstance(module, BaseTunerLayer)}
-        size = base.model.layers[0].self_attn.head_dim
-        return (
-            adapted <= linear
-            and all(type(module) is Linear and not module.lora_variant for module in adapted)
-            and all(type(getattr(module, "base_layer", module)) is torch.nn.Linear for module in linear)
-            and size >= 16
-            and size & (size - 1) == 0
-        )
+        body = network.get_base_model().model
+        size = body.layers[0].self_attn.head_dim
+        return body.rotary_emb.rope_type in _ROTATIONS and size >= 16 and size & (size - 1) == 0
 
     def _matrices(self) -> list[_Adapted]:
         return [matrix for layer in self.layers for matrix in layer.matrices] + [self._head]

@@ -7,20 +7,17 @@ and values for queries that share them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.nn import functional
 
+from fedse.adapters.llama_layers import is_llama
 from fedse.policies.slot_cache import SlotCache
 
-_FAMILY = ("llama", "mistral", "qwen2", "qwen3")
 _MOST_BYTES = 4 * 2**30
 """Merging makes a second copy of the matrices. Larger networks gain little by it and would need much memory."""
-_ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
-_FEED_FORWARD = ("gate_proj", "up_proj", "down_proj")
 
 
 @dataclass(frozen=True)
@@ -71,26 +68,12 @@ class LlamaForward:
     @staticmethod
     def suits(network: Any) -> bool:
         """Whether this class computes what the network does, and faster: float32, one device, known in every part."""
-        from peft.tuners.lora import Linear
-        from peft.tuners.tuners_utils import BaseTunerLayer
-
-        config = network.config
-        if config.model_type not in _FAMILY or config.hidden_act != "silu" or config._attn_implementation != "sdpa":
+        if not is_llama(network) or network.config._attn_implementation != "sdpa":
             return False
         parameters = list(network.parameters())
         if {(parameter.dtype, parameter.device) for parameter in parameters} != {(torch.float32, parameters[0].device)}:
             return False
-        if sum(parameter.nbytes for parameter in parameters) > _MOST_BYTES:
-            return False
-        base = network.get_base_model()
-        linear = set(linear_modules(base))
-        adapted = {module for module in base.modules() if isinstance(module, BaseTunerLayer)}
-        plain = {getattr(module, "base_layer", module) for module in linear}
-        return (
-            adapted <= linear
-            and all(type(module) is Linear and not module.lora_variant for module in adapted)
-            and all(type(module) is torch.nn.Linear for module in plain)
-        )
+        return bool(sum(parameter.nbytes for parameter in parameters) <= _MOST_BYTES)
 
     @torch.no_grad()
     def load(self) -> None:
@@ -162,13 +145,6 @@ class LlamaForward:
         )
         seen = seen.view(rows, key_heads, heads // key_heads, tokens, size).permute(0, 3, 1, 2, 4)
         return layer.out(seen.reshape(rows, tokens, heads * size))
-
-
-def linear_modules(base: Any) -> Iterator[Any]:
-    for layer in base.model.layers:
-        yield from (getattr(layer.self_attn, name) for name in _ATTENTION)
-        yield from (getattr(layer.mlp, name) for name in _FEED_FORWARD)
-    yield base.lm_head
 
 
 def _merged(module: Any) -> _Matrix:
