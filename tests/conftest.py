@@ -71,11 +71,16 @@ policy: {slots: 8, reply_tokens: 12}
 """
 
 
-@pytest.fixture
-def tiny_file(tmp_path: Path) -> Path:
+@pytest.fixture(scope="session")
+def tiny_text() -> str:
     """Two worlds and a language model, small enough for a few seconds."""
+    return TINY_FILE
+
+
+@pytest.fixture
+def tiny_file(tmp_path: Path, tiny_text: str) -> Path:
     file = tmp_path / "tiny.yaml"
-    file.write_text(TINY_FILE)
+    file.write_text(tiny_text)
     return file
 
 

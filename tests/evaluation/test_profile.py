@@ -15,19 +15,6 @@ from fedse.experiment import Experiment, RunResult
 from fedse.runs.folder import RunFolder
 from fedse.stopwatch import MEANINGS, Stopwatch, running
 
-FILE = """
-name: tiny
-rounds: 2
-model: {name: tiny, width: 32, layers: 2, threads: 1}
-clients:
-  maze: {worlds: [{name: maze, rules: brief, observation_length: brief, turn_limit: 4}]}
-  wordle: {worlds: [{name: wordle, rules: brief, guesses: 2}]}
-start: {tasks: 4}
-exploration: {tasks: 3}
-evaluation: {tasks: 2, test_tasks: 2}
-learner: {learning_rate: 1e-3, batch: 4, epochs: 1}
-policy: {slots: 8, reply_tokens: 6}
-"""
 ONLY_ON_A_GPU = {"loss and backward", "recording"}
 
 
@@ -41,9 +28,9 @@ def watched(experiment: Experiment, runs: Path) -> tuple[RunResult, Profile, flo
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def both(tmp_path_factory: pytest.TempPathFactory, tiny_text: str) -> Any:
     folder = tmp_path_factory.mktemp("profile")
-    (folder / "tiny.yaml").write_text(FILE)
+    (folder / "tiny.yaml").write_text(tiny_text)
     experiment = fedse.load_experiment(folder / "tiny.yaml")
     plain = fedse.run(experiment, folder / "plain")
     return plain, *watched(experiment, folder / "watched")

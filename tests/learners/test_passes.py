@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from padded_reference import NETWORKS, SHAPE, TARGETS, adapted, conversations, padded_gradient
+from padded_reference import TARGETS, adapted, conversations, padded_gradient
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from fedse.learners import packed_llama
@@ -21,6 +21,7 @@ from fedse.learners.packed_llama import PackedLlama
 from fedse.learners.packing import Example, opening_of, pack
 from fedse.learners.passes import PackedPass, PaddedPass, Pass, pass_for
 from fedse.learners.recorded import Sizes, filled, unfilled
+from small_llamas import NETWORKS, SHAPE
 
 pytestmark = pytest.mark.filterwarnings("ignore:Model has .tie_word_embeddings:UserWarning")
 

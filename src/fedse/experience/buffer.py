@@ -202,7 +202,7 @@ class Buffer:
         return found.fetchone() is not None
 
     def _since(self, round: int) -> int:
-        """The earliest round that a round learns from. To the first, what the buffer began with is as new as its own finds."""
+        """The earliest round that a round learns from. To the first, what the buffer began with is new as well."""
         return 0 if self.options.history or round <= 1 else round
 
     def read(self, round: int | None = None) -> list[Trajectory]:
