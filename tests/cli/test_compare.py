@@ -71,11 +71,30 @@ def test_compare_prints_tables_and_draws(runs: Path) -> None:
     assert methods["local"]["costs"]["local-s0"]["2"]["bytes"] == 0
 
 
+def test_tables_as_markdown_hold_what_json_holds(runs: Path) -> None:
+    names = ["fed_se-s0", "fed_se-s1", "local-s0"]
+    (runs / "compare.png").unlink(missing_ok=True)
+    page = command("compare", *names, "--markdown", folder=runs).stdout
+    methods = json.loads(command("compare", *names, "--json", folder=runs).stdout)["methods"]
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    for method in methods:
+        row = next(row for row in rows if row.startswith(f"| {method['label']} | {len(method['seeds'])} |"))
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert [cell.split("<br>")[0] for cell in cells[2:]] == [
+            f"{100 * share:.1f}"
+            for share in (*(world["success"] for world in method["worlds"].values()), method["macro"], method["micro"])
+        ]
+    columns = [len(row.split(" | ")) for row in rows]
+    assert columns[0] == columns[1] == len(methods[0]["worlds"]) + 4
+    assert not (runs / "compare.png").exists()
+
+
 def test_what_cannot_be_compared_is_one_sentence(runs: Path) -> None:
     for arguments, sentence in [
         (("compare", "nothing"), "is not a run"),
         (("compare", "fed_se-s0", "--split", "tset"), "did you mean 'test'?"),
         (("compare", "fed_se-s0", "fed_se-s0"), "same experiment with the same seed"),
+        (("compare", "fed_se-s0", "--json", "--markdown"), "give one of the two"),
         (("compare", "fed_se-s0", "local-s0", "--against", "x"), "--against x: these runs are fed_se; local"),
     ]:
         done = command(*arguments, folder=runs)

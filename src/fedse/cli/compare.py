@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedse.cli.console import make_console
-from fedse.cli.tables import interval, percent
+from fedse.cli.tables import interval, markdown, percent
 
 if TYPE_CHECKING:
     from fedse.evaluation.comparison import Comparison, Group
@@ -30,18 +30,28 @@ def compare(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print everything as JSON and draw only with --picture.")
     ] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the tables as Markdown and draw only with --picture.")
+    ] = False,
 ) -> None:
     """Compare finished runs on the same tasks: success with intervals, paired tests, curves and costs."""
+    from fedse.errors import BadInput
     from fedse.evaluation.compare_plot import draw_comparison
     from fedse.evaluation.comparison import compare as measure
     from fedse.evaluation.comparison import to_json
 
+    if as_json and as_markdown:
+        raise BadInput("--json and --markdown: give one of the two.")
     chosen, measured = read_runs(runs, split)
     found = measure(measured, against, all_pairs)
-    target = picture or (None if as_json else Path("compare.png"))
+    target = picture or (None if as_json or as_markdown else Path("compare.png"))
     drawn = draw_comparison(found, target) if target else None
     if as_json:
         typer.echo(json.dumps({"split": chosen, **to_json(found)}, indent=2))
+        return
+    if as_markdown:
+        tables = [success_table(found, chosen), *_detail_tables(found)]
+        typer.echo("\n\n".join([*map(markdown, tables), *found.notes]))
         return
     console = make_console()
     print_comparison(console, found, chosen)
@@ -119,12 +129,15 @@ def print_comparison(console: Console, found: Comparison, split: str) -> None:
 
 def print_details(console: Console, found: Comparison) -> None:
     """Costs, paired tests and what has to be known about them."""
-    console.print(_cost_table(found.groups))
-    if found.pairs:
-        console.print(_pair_table(found))
-        console.print(_world_table(found))
+    for table in _detail_tables(found):
+        console.print(table)
     for note in found.notes:
         console.print(f"Note: {note}", soft_wrap=True, markup=False)
+
+
+def _detail_tables(found: Comparison) -> list[Table]:
+    paired = [_pair_table(found), _world_table(found)] if found.pairs else []
+    return [_cost_table(found.groups), *paired]
 
 
 def success_table(found: Comparison, split: str) -> Table:

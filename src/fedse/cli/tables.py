@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -14,6 +14,23 @@ def percent(value: float | None) -> str:
 
 def interval(bounds: Any) -> str:
     return f"{100 * bounds[0]:.0f}-{100 * bounds[1]:.0f}"
+
+
+def markdown(table: Table) -> str:
+    """The same table for a page: title above, caption below."""
+    headers = [str(column.header) for column in table.columns]
+    lines = [
+        f"**{table.title}**",
+        "",
+        _line(headers),
+        _line("---:" if column.justify == "right" else "---" for column in table.columns),
+    ]
+    lines += [_line(cells) for cells in zip(*(column.cells for column in table.columns), strict=True)]
+    return "\n".join([*lines, *(["", str(table.caption)] if table.caption else [])])
+
+
+def _line(cells: Iterable[Any]) -> str:
+    return f"| {' | '.join(str(cell).replace(chr(10), '<br>').replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def evaluation_table(result: Mapping[str, Any], title: str) -> Table:
