@@ -132,7 +132,7 @@ class Experiment(PluginOptions):
             )
         if self.learning and not self.exploring and not self.buffer.history:
             raise ValueError(
-                "`buffer.history: false` learns from exploration alone, and this experiment explores nothing"
+                "after round 1 `buffer.history: false` learns from exploration alone, and this experiment explores nothing"
             )
         return self
 

@@ -93,6 +93,17 @@ def test_equal_token_ids_of_a_task_are_stored_once_across_rounds(tmp_path: Path)
     assert len(buffer) == 3
 
 
+def test_without_history_only_what_a_round_learns_from_makes_a_repeat(tmp_path: Path) -> None:
+    buffer = _open(tmp_path, history=False)
+    assert buffer.remember(0, [_trajectory(0, "x")]) == 1
+    assert buffer.remember(1, [_trajectory(1, "x"), _trajectory(1, "y")]) == 1
+    assert buffer.remember(2, [_trajectory(2, "x"), _trajectory(2, "x", 1)]) == 1
+    assert [[(item.round, item.task) for item in buffer.read(round)] for round in (1, 2)] == [
+        [(0, "x"), (1, "y")],
+        [(2, "x")],
+    ]
+
+
 def test_equal_token_ids_with_another_train_mask_are_another_trajectory(tmp_path: Path) -> None:
     masks = [(False, True, True), (False, False, True), (False, True, True)]
     kept = [_trajectory(attempt=number, train_mask=mask) for number, mask in enumerate(masks)]

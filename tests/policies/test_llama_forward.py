@@ -8,7 +8,9 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from fedse.models.tiny import Tiny
+from fedse.policies import stepwise
 from fedse.policies.decoder import Decoder
+from fedse.policies.graphed_network import GraphedNetwork
 from fedse.policies.llama_forward import LlamaForward
 from fedse.policies.network_forward import NetworkForward
 from fedse.policies.slot_cache import SlotCache
@@ -19,7 +21,7 @@ from fedse.rollouts.player import Episode, Player
 from fedse.seeds import generator, stream
 from fedse.types import Adapter, Purpose, Trajectory
 from fedse.worlds.maze import Maze
-from small_llamas import NETWORKS, SHAPE
+from small_llamas import NETWORKS, SHAPE, YARN
 
 LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 TARGETS = {"all": [*LAYERS, "lm_head"], "some": ["q_proj", "v_proj", "down_proj"]}
@@ -103,6 +105,19 @@ def test_other_networks_run_through_transformers() -> None:
     assert not LlamaForward.suits(llama.to(torch.bfloat16))
 
 
+def test_recorded_steps_know_wide_heads_and_nothing_foreign() -> None:
+    wide = SHAPE | {"head_dim": 16}
+    assert GraphedNetwork.knows(adapted(LlamaForCausalLM(LlamaConfig(**wide)), TARGETS["some"]))
+    for other in (
+        GPT2LMHeadModel(GPT2Config(vocab_size=96, n_embd=48, n_layer=1, n_head=2)),
+        LlamaForCausalLM(LlamaConfig(**wide, hidden_act="gelu")),
+        LlamaForCausalLM(LlamaConfig(**wide, rope_parameters=YARN)),
+        LlamaForCausalLM(LlamaConfig(**SHAPE)),
+    ):
+        targets = ["c_attn"] if isinstance(other, GPT2LMHeadModel) else TARGETS["some"]
+        assert not GraphedNetwork.knows(adapted(other, targets))
+
+
 def test_the_policy_chooses_by_precision() -> None:
     for dtype, expected in (("float32", LlamaForward), ("bfloat16", NetworkForward)):
         model = Tiny(width=32, layers=1, dtype=dtype, device="cpu")
@@ -143,6 +158,19 @@ def test_episodes_are_the_same_through_transformers_and_in_any_batch(tiny: Any) 
     assert play(fast, [episodes]) == together
     assert play(usual, [[episode] for episode in episodes]) == together
     assert len({trajectory.token_ids for trajectory in together}) > len(together) // 2
+
+
+def test_new_text_is_read_alike_in_the_passes_of_every_device(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {slot: (0, ids_of(1, 20 + 17 * slot)[0].tolist()) for slot in range(11)}
+    read = {}
+    for device, shape in stepwise._NEW_TEXT.items():
+        monkeypatch.setitem(stepwise._NEW_TEXT, "cpu", shape)
+        decoder = StepwiseDecoder(tiny, 12, LlamaForward(tiny.network))
+        with torch.inference_mode():
+            read[device] = decoder._feed(texts)
+    for slot, (_, ids) in texts.items():
+        plain = tiny.network(input_ids=torch.tensor([ids])).logits[0, -1]
+        assert all(torch.allclose(found[slot], plain, atol=1e-4) for found in read.values())
 
 
 @torch.inference_mode()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-
 _FAMILY = ("llama", "mistral", "qwen2", "qwen3")
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 _FEED_FORWARD = ("gate_proj", "up_proj", "down_proj")
@@ -20,8 +18,9 @@ def linear_modules(base: Any) -> Iterator[Any]:
     yield base.lm_head
 
 
-def is_llama(network: Any) -> bool:
+def is_plain_llama(network: Any) -> bool:
     """Whether a PEFT model is one of the family with plain LoRA on plain linear layers and no other adapter."""
+    import torch
     from peft.tuners.lora import Linear
     from peft.tuners.tuners_utils import BaseTunerLayer
 

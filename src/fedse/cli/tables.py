@@ -30,7 +30,11 @@ def markdown(table: Table) -> str:
 
 
 def _line(cells: Iterable[Any]) -> str:
-    return f"| {' | '.join(str(cell).replace(chr(10), '<br>').replace('|', chr(92) + '|') for cell in cells)} |"
+    return f"| {' | '.join(_escaped(str(cell)) for cell in cells)} |"
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("\n", "<br>").replace("|", "\\|")
 
 
 def evaluation_table(result: Mapping[str, Any], title: str) -> Table:

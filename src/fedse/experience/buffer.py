@@ -54,8 +54,8 @@ class BufferOptions(PluginOptions):
     repeats: bool = False
     """Keep trajectories whose token ids and train mask equal those of an earlier one of the same task."""
     history: bool = True
-    """Learn from all rounds and from what the buffer began with; false: from what the same round found alone, the first
-    round also from what the buffer began with."""
+    """Learn from all rounds and from what the buffer began with; false: from what the same round found alone, round 1
+    also from what the buffer began with."""
     cap: int | None = Field(default=None, ge=1)
     """Learn from at most this many trajectories, the newest first; demonstrations go last."""
     per_task: int | None = Field(default=None, ge=1)

@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from fedse.adapters.llama_layers import is_llama, linear_modules
+from fedse.adapters.llama_layers import is_plain_llama, linear_modules
 from fedse.learners.attention_kernels import CudaFlash, kernel_for
 from fedse.learners.cross_entropy import linear_cross_entropy
 from fedse.learners.layer_parts import Turn, parts_for
@@ -108,7 +108,7 @@ class PackedLlama:
     @staticmethod
     def suits(network: Any) -> bool:
         """Whether this class computes what the network does: one device, one precision, known in every part."""
-        if not is_llama(network) or network.config.attention_dropout:
+        if not is_plain_llama(network) or network.config.attention_dropout:
             return False
         config, base = network.config, network.get_base_model()
         if set(getattr(config, "layer_types", None) or ["full_attention"]) != {"full_attention"}:

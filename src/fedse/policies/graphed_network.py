@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from fedse.adapters.llama_layers import is_llama
+from fedse.adapters.llama_layers import is_plain_llama
 
 _ROTATIONS = ("default", "linear", "llama3")
 
@@ -100,7 +100,7 @@ class GraphedNetwork:
     @staticmethod
     def knows(network: Any) -> bool:
         """Whether every part of the network is one that is computed here."""
-        if not is_llama(network):
+        if not is_plain_llama(network):
             return False
         body = network.get_base_model().model
         size = body.layers[0].self_attn.head_dim

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from fedse.adapters.llama_layers import is_llama
+from fedse.adapters.llama_layers import is_plain_llama
 from fedse.policies.slot_cache import SlotCache
 
 _MOST_BYTES = 4 * 2**30
@@ -68,7 +68,7 @@ class LlamaForward:
     @staticmethod
     def suits(network: Any) -> bool:
         """Whether this class computes what the network does, and faster: float32, one device, known in every part."""
-        if not is_llama(network) or network.config._attn_implementation != "sdpa":
+        if not is_plain_llama(network) or network.config._attn_implementation != "sdpa":
             return False
         parameters = list(network.parameters())
         if {(parameter.dtype, parameter.device) for parameter in parameters} != {(torch.float32, parameters[0].device)}:

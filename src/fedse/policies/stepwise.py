@@ -22,8 +22,8 @@ from fedse.seeds import uniform
 from fedse.stopwatch import during
 
 _NEW_TEXT = {"cpu": (2, 48), "other": (8, 32)}
-"""Rows and tokens of a pass. Some two conversations get new text between two steps of decoding, about 30 tokens each: a CPU
-pays for every row, a GPU for every pass."""
+"""Rows and tokens of a pass. In the demo two or three conversations get new text between two steps of decoding, some 30
+tokens each: a CPU pays for every row, a GPU for every pass."""
 
 
 class ForwardPass(Protocol):
@@ -59,9 +59,9 @@ class StepwiseDecoder:
         self._device = model.device
         self._end_ids = model.chat.end_ids
         self._layers = model.network.config.get_text_config().num_hidden_layers
-        self._rows, self._tokens = _NEW_TEXT["cpu" if torch.device(model.device).type == "cpu" else "other"]
+        self._piece_rows, self._piece_tokens = _NEW_TEXT["cpu" if torch.device(model.device).type == "cpu" else "other"]
         # A piece that ends at the context's edge is filled up beyond it.
-        self._longest = model.context + self._tokens
+        self._longest = model.context + self._piece_tokens
         self._forget()
 
     def _forget(self) -> None:
@@ -140,20 +140,20 @@ class StepwiseDecoder:
         answers: dict[int, torch.Tensor] = {}
         left = [(slot, start, ids) for slot, (start, ids) in texts.items()]
         while left:
-            turn, left = left[: self._rows], left[self._rows :]
-            logits = self._prefill([(slot, start, ids[: self._tokens]) for slot, start, ids in turn])
+            turn, left = left[: self._piece_rows], left[self._piece_rows :]
+            logits = self._prefill([(slot, start, ids[: self._piece_tokens]) for slot, start, ids in turn])
             for row, (slot, start, ids) in enumerate(turn):
-                if len(ids) > self._tokens:
-                    left.append((slot, start + self._tokens, ids[self._tokens :]))
+                if len(ids) > self._piece_tokens:
+                    left.append((slot, start + self._piece_tokens, ids[self._piece_tokens :]))
                 else:
                     answers[slot] = logits[row]
                     self._lengths[slot] = start + len(ids)
         return answers
 
     def _prefill(self, pieces: Sequence[tuple[int, int, list[int]]]) -> torch.Tensor:
-        # A pass always has as many rows. The first is repeated to fill it up: a repeated row writes the same values.
-        filled = [*pieces, *[pieces[0]] * (self._rows - len(pieces))]
-        ids = self._tensor([[*ids, *[0] * (self._tokens - len(ids))] for _, _, ids in filled])
+        # However few wait, a pass has all its rows. The first is repeated to fill it up, which writes the same values again.
+        filled = [*pieces, *[pieces[0]] * (self._piece_rows - len(pieces))]
+        ids = self._tensor([[*ids, *[0] * (self._piece_tokens - len(ids))] for _, _, ids in filled])
         rows, starts, last = (
             self._tensor(column)
             for column in zip(*((slot, start, len(ids) - 1) for slot, start, ids in filled), strict=True)

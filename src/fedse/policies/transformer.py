@@ -58,7 +58,7 @@ class TransformerPolicy:
     """Decodes any Hugging Face causal language model with a LoRA adapter.
 
     A Llama, Mistral, Qwen2 or Qwen3 in float32 on one device, of at most 4 GiB and with `attention: sdpa`, gets a fast path
-    of its own (`llama_decoder`); everything else runs through transformers. Both give the same probabilities within 1e-4.
+    of its own (`llama_forward`); everything else runs through transformers. Both give the same probabilities within 1e-4.
     """
 
     Options = TransformerOptions
