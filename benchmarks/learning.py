@@ -355,7 +355,8 @@ def main() -> None:
         "hardware": torch.cuda.get_device_name() if model.device.startswith("cuda") else machine,
         "threads": torch.get_num_threads(),
         "versions": {name: version(name) for name in ("torch", "transformers", "peft", "accelerate")},
-        "settings": {key: str(value) if isinstance(value, Path) else value for key, value in vars(given).items()},
+        "settings": {key: value for key, value in vars(given).items() if key not in ("recipe", "output")}
+        | {"recipe": given.recipe.name if given.recipe else None},
         "trajectories": sum(map(len, rounds.values())),
         "tokens": tokens,
         "agent_share": round(sum(item.agent_tokens for items in rounds.values() for item in items) / tokens, 3),
