@@ -2,7 +2,8 @@
 
 trainer  PEFT with Hugging Face's Trainer: padded batches, labels of -100 where the world speaks, bf16 on a GPU
 padded   the learner as it is for networks without a fast path: padded, logits of the agent's tokens only
-packed   the learner as it is
+packed   the learner as it is, one client after another
+together the learner as it is, all clients at once (not unless asked for with --ways)
 
 python benchmarks/learning.py --model nano --recipe recipes/nano.yaml --threads 1
 python benchmarks/learning.py --model smollm2-shape --trajectories 128 --tokens 2048 --batch 32 --output learning.json
@@ -32,6 +33,7 @@ import yaml
 
 from fedse.adapters.swap import load_adapter, read_adapter
 from fedse.learners.imitation import Imitation
+from fedse.learners.lanes import Lanes
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.packing import Example, examples_of, group
 from fedse.learners.padded_network import PaddedNetwork
@@ -42,7 +44,7 @@ from fedse.models.nano import Nano
 from fedse.models.tiny import byte_tokenizer
 from fedse.plugins import resolve
 from fedse.rollouts.demonstrations import Demonstrations
-from fedse.types import Adapter, Outcome, Purpose, Trajectory
+from fedse.types import Adapter, Lesson, Outcome, Purpose, Trajectory
 
 KEY = 1
 
@@ -73,9 +75,11 @@ def model_of(name: str, device: str, threads: int | None) -> Any:
     return made(**settings) if made else HuggingFace(path=name, **settings)
 
 
-def random_trajectories(count: int, shortest: int, longest: int, opening: int, vocabulary: int) -> list[Trajectory]:
+def random_trajectories(
+    count: int, shortest: int, longest: int, opening: int, vocabulary: int, seed: int = 0
+) -> list[Trajectory]:
     """Observations of 60 to 120 tokens and replies of 20 to 50, as in the worlds."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed)
     start = random.integers(0, vocabulary, opening).tolist()
     made = []
     for length in random.integers(shortest, longest + 1, count):
@@ -190,12 +194,13 @@ class WithTrainer:
 
 
 class Padded(Imitation):
-    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Any:
-        if self._through is None:
+    def _lanes_for(self, start: Adapter) -> Lanes:
+        if self._lanes is None:
+            super()._lanes_for(start)  # Makes the network train what it should.
             vector = LoraVector(self.model.network)
-            self._through = PaddedPass(vector, PaddedNetwork(self.model.network, vector, self.options.checkpointing))
-            self._suits = (start.layout, start.frozen)
-        return super().learn(start, trajectories, key)
+            network = PaddedNetwork(self.model.network, vector, self.options.checkpointing)
+            self._lanes = Lanes(PaddedPass(vector, network))
+        return self._lanes
 
 
 class Way:
@@ -213,17 +218,24 @@ class Way:
     def repeat(self) -> None:
         self.learner = self.learner or self.make()
         start, taken, cpu_begun = self.model.initial_adapter(0), {}, time.process_time()
-        for client, trajectories in self.rounds.items():
+        for clients in self.groups():
             begun = time.perf_counter()
-            self.adapters[client], metrics = self.learner.learn(start, trajectories, KEY)
+            learned = self.learn([Lesson(start, self.rounds[client], KEY) for client in clients])
             if self.model.device.startswith("cuda"):
                 torch.cuda.synchronize()
-            taken[client] = time.perf_counter() - begun
-            self.losses[client] = round(metrics["loss"], 5)
-            if "training_seconds" in metrics:
-                self.training_seconds.append(metrics["training_seconds"])
+            taken[" ".join(clients)] = time.perf_counter() - begun
+            for client, (adapter, metrics) in zip(clients, learned, strict=True):
+                self.adapters[client], self.losses[client] = adapter, round(metrics["loss"], 5)
+                if "training_seconds" in metrics:
+                    self.training_seconds.append(metrics["training_seconds"])
         self.seconds.append(taken)
         self.cpu_seconds.append(time.process_time() - cpu_begun)
+
+    def groups(self) -> list[list[str]]:
+        return [[client] for client in self.rounds]
+
+    def learn(self, lessons: Sequence[Lesson]) -> Sequence[Any]:
+        return [self.learner.learn(*lesson) for lesson in lessons]
 
     def report(self, tokens: int, operations: float, rate: float) -> dict[str, Any]:
         first, *later = (sum(taken.values()) for taken in self.seconds)
@@ -240,10 +252,18 @@ class Way:
             "share_of_matrix_rate": round(operations / middle / rate, 4),
             "by_client": {
                 client: round(statistics.median(taken[client] for taken in self.seconds[1:]), 3)
-                for client in self.rounds
+                for client in self.seconds[0]
             },
             "loss": self.losses,
         }
+
+
+class Together(Way):
+    def groups(self) -> list[list[str]]:
+        return [list(self.rounds)]
+
+    def learn(self, lessons: Sequence[Lesson]) -> Sequence[Any]:
+        return self.learner.learn_together(lessons)  # type: ignore[no-any-return]
 
 
 def in_turn(ways: dict[str, Way], repeats: int) -> dict[str, float]:
@@ -322,6 +342,7 @@ def main() -> None:
     options.add_argument("--trajectories", type=int, default=128, help="of each client")
     options.add_argument("--tokens", type=int, default=2048, help="longest trajectory")
     options.add_argument("--shortest", type=int, help="half of the longest unless told")
+    options.add_argument("--clients", type=int, default=1, help="how many, without a recipe")
     options.add_argument("--opening", type=int, default=200, help="tokens that all trajectories begin with")
     options.add_argument("--batch", type=int, default=8, help="trajectories behind one step")
     options.add_argument("--rate", type=float, default=2e-4)
@@ -338,16 +359,22 @@ def main() -> None:
     else:
         vocabulary = model.network.get_base_model().config.vocab_size
         shortest = given.shortest or given.tokens // 2
-        rounds = {"random": random_trajectories(given.trajectories, shortest, given.tokens, given.opening, vocabulary)}
+        rounds = {
+            f"random {number}": random_trajectories(
+                given.trajectories, shortest, given.tokens, given.opening, vocabulary, number
+            )
+            for number in range(given.clients)
+        }
     settings: dict[str, Any] = {"epochs": 1, "batch": given.batch, "learning_rate": given.rate}
     settings |= {"tokens_at_once": given.tokens_at_once, "checkpointing": given.checkpointing}
     makers: dict[str, Callable[[], Any]] = {
         "trainer": lambda: WithTrainer(model, given),
         "padded": lambda: Padded(model, **settings),
         "packed": lambda: Imitation(model, **settings),
+        "together": lambda: Imitation(model, **settings),
     }
     rate, operations = matrix_rate(model.device), needed_operations(model, rounds)
-    ways = {name: Way(makers[name], model, rounds) for name in given.ways}
+    ways = {name: (Together if name == "together" else Way)(makers[name], model, rounds) for name in given.ways}
     reserved = (one_after_another if model.device.startswith("cuda") else in_turn)(ways, given.repeats)
     tokens = sum(min(len(item.token_ids), model.context) for items in rounds.values() for item in items)
     machine = f"{platform.machine()}, {os.cpu_count()} cores"

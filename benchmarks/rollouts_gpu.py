@@ -1,7 +1,9 @@
 """Speed of playing episodes on one GPU, by `generate` of transformers and by the policy, on the same tasks at equal batch.
 
 generate  all open conversations as one padded batch; each turn encodes the whole history again
-static    the same with transformers' static cache and its compiled decoding step (`--static`; compiling takes a while)
+static    the same with transformers' static cache and its compiled decoding step (`--ways generate static`; compiling
+          takes minutes). Always as many rows as there are slots and one size of cache, or each turn would compile anew,
+          and the adapter merged into the weights, which spares it two products for each linear layer
 policy    the policy as it is
 
 Then tokens drawn per second at a given context, beside what the memory of the card allows: each step must at least read
@@ -41,10 +43,9 @@ WORLDS = ("babyai", "maze", "textcraft", "webshop", "wordle")
 class Generate:
     """The usual tool: one call of `generate` for each turn of the whole batch."""
 
-    def __init__(self, model: Any, slots: int, reply_tokens: int, static: bool = False) -> None:
+    def __init__(self, model: Any, slots: int, reply_tokens: int) -> None:
         self.model, self.slots, self.reply_tokens = model, slots, reply_tokens
         self.usage = Usage()
-        self.extra = {"cache_implementation": "static"} if static else {}
         self.ids: dict[int, list[int]] = {}
         self.due: set[int] = set()
 
@@ -63,12 +64,21 @@ class Generate:
         self.ids[slot] += ids
         self.due.add(slot)
 
+    def cache(self, longest: int) -> dict[str, Any]:
+        """What `generate` is told about the cache, when the longest prompt has so many tokens."""
+        del longest
+        return {}
+
+    def rows(self, slots: Sequence[int]) -> list[list[int]]:
+        return [self.ids[slot] for slot in slots]
+
     def ready(self) -> list[Reply]:
         slots = sorted(self.due)
         self.due.clear()
-        longest = max(len(self.ids[slot]) for slot in slots)
-        ids = torch.tensor([[0] * (longest - len(self.ids[slot])) + self.ids[slot] for slot in slots])
-        mask = torch.tensor([[0] * (longest - len(self.ids[slot])) + [1] * len(self.ids[slot]) for slot in slots])
+        rows = self.rows(slots)
+        longest = max(map(len, rows))
+        ids = torch.tensor([[0] * (longest - len(row)) + row for row in rows])
+        mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
         ends = self.model.chat.end_ids
         answers = self.model.network.generate(
             input_ids=ids.to(self.model.device),
@@ -78,8 +88,8 @@ class Generate:
             top_k=0,
             eos_token_id=list(ends),
             pad_token_id=0,
-            **self.extra,
-        )[:, longest:].tolist()
+            **self.cache(longest),
+        )[: len(slots), longest:].tolist()
         replies = []
         for slot, answer in zip(slots, answers, strict=True):
             end = next((place + 1 for place, token in enumerate(answer) if token in ends), len(answer))
@@ -90,6 +100,34 @@ class Generate:
 
     def close(self, slot: int) -> None:
         del self.ids[slot]
+
+
+class StaticGenerate(Generate):
+    """`generate` with a static cache, whose decoding step transformers compiles: shapes must stay the same."""
+
+    room = 1024
+    """Tokens of a cache: no conversation of this benchmark is longer, or a second cache is made and compiled for."""
+
+    def __init__(self, model: Any, slots: int, reply_tokens: int) -> None:
+        super().__init__(model, slots, reply_tokens)
+        self.caches: dict[int, Any] = {}
+
+    def load(self, adapter: Adapter) -> None:
+        super().load(adapter)
+        self.model.network.merge_adapter()
+
+    def rows(self, slots: Sequence[int]) -> list[list[int]]:
+        rows = super().rows(slots)
+        return rows + [rows[0]] * (self.slots - len(rows))
+
+    def cache(self, longest: int) -> dict[str, Any]:
+        from transformers import StaticCache
+
+        room = -(-(longest + self.reply_tokens) // self.room) * self.room
+        if room not in self.caches:
+            self.caches[room] = StaticCache(config=self.model.network.config, max_cache_len=room)
+        self.caches[room].reset()
+        return {"past_key_values": self.caches[room]}
 
 
 def episodes(count: int) -> list[Episode]:
@@ -109,7 +147,7 @@ def limits(name: str) -> dict[str, Any]:
 def timed(policy: Policy, model: Any, plan: list[Episode]) -> dict[str, Any]:
     policy.load(model.initial_adapter(0))
     player = Player(policy, model.chat, model.context)
-    player.play(plan[:4], "warm-up")  # Kernels are compiled and graphs recorded by the first episodes.
+    player.play(plan, "warm-up")  # Kernels are compiled and graphs recorded for all shapes that occur.
     before = policy.usage.decoded
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
@@ -187,7 +225,7 @@ def main() -> None:
     options.add_argument("--slots", type=int, default=256)
     options.add_argument("--episodes", type=int, default=256)
     options.add_argument("--reply-tokens", type=int, default=32)
-    options.add_argument("--static", action="store_true")
+    options.add_argument("--ways", nargs="*", choices=["generate", "static"], default=["generate"])
     options.add_argument("--contexts", type=int, nargs="*", default=[300, 600])
     options.add_argument("--decoding-slots", type=int, nargs="*", default=[256, 1024])
     options.add_argument("--more-episodes", type=int, default=0, help="play as many once more with 1024 slots")
@@ -214,18 +252,18 @@ def main() -> None:
         for context in given.contexts:
             report(f"decoding_{slots}_{context}", decoding(model, slots, context, 64, speed))
             torch.cuda.empty_cache()
-    ways: dict[str, Any] = {"policy": partial(TransformerPolicy, model), "generate": partial(Generate, model)}
-    if given.static:
-        ways["static"] = partial(Generate, model, static=True)
-    for way, make in ways.items():
-        report(way, timed(make(slots=given.slots, reply_tokens=given.reply_tokens), model, plan))
+    ways: dict[str, Any] = {"policy": TransformerPolicy, "generate": Generate, "static": StaticGenerate}
+    for way in ("policy", *given.ways):
+        report(way, timed(ways[way](model, slots=given.slots, reply_tokens=given.reply_tokens), model, plan))
         torch.cuda.empty_cache()
-    for way in list(ways)[1:]:
+        if way == "policy" and given.more_episodes:
+            policy = TransformerPolicy(model, slots=1024, reply_tokens=given.reply_tokens)
+            report("policy_1024_slots", timed(policy, model, episodes(given.more_episodes)))
+            del policy
+            torch.cuda.empty_cache()
+    for way in given.ways:
         ratio = result["policy"]["episodes_per_second"] / result[way]["episodes_per_second"]
         report(f"policy_times_{way}", round(ratio, 1))
-    if given.more_episodes:
-        policy = TransformerPolicy(model, slots=1024, reply_tokens=given.reply_tokens)
-        report("policy_1024_slots", timed(policy, model, episodes(given.more_episodes)))
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ TORCH_AT_IMPORT = {
     "learners/cross_entropy.py",
     "learners/layer_parts.py",
     "learners/triton_parts.py",
+    "learners/lanes.py",
     "learners/likelihood.py",
     "policies/graphed.py",
     "policies/graphed_network.py",

@@ -7,7 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fedse.types import Adapter, ClientFailure, ClientUpdate, Layout, RoundTask, ServerState, Trajectory, Vector
+from fedse.types import (
+    Adapter,
+    ClientFailure,
+    ClientUpdate,
+    Layout,
+    Learned,
+    RoundTask,
+    ServerState,
+    Trajectory,
+    Vector,
+)
 
 ACCEPTANCE = "OK."
 """The agent's fixed answer to the rules. It stands in every conversation and is never learned from."""
@@ -137,12 +147,11 @@ class Filter(Protocol):
 class Learner(Protocol):
     """Fits an adapter to trajectories, starting from the broadcast one, with a fresh optimiser.
 
-    Tensors in `start.frozen` come back as they were.
+    Tensors in `start.frozen` come back as they were. One that can train the adapters of several clients at the same time has
+    `at_once`, how many it wants, and `learn_together(lessons)`, with what `learn` would return for each.
     """
 
-    def learn(
-        self, start: Adapter, trajectories: Sequence[Trajectory], key: int
-    ) -> tuple[Adapter, Mapping[str, float]] | None:
+    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Learned | None:
         """The adapter and its metrics, or None to abstain: the client then sends no update."""
         ...
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -124,6 +124,19 @@ class Adapter:
             content.update(f"{name}{self.tensors[name].shape}".encode())
             content.update(np.ascontiguousarray(self.tensors[name], dtype=np.float32).tobytes())
         return content.hexdigest()
+
+
+class Lesson(NamedTuple):
+    """One client's learning of a round."""
+
+    start: Adapter
+    trajectories: Sequence[Trajectory]
+    key: int
+    """Of its random numbers."""
+
+
+Learned = tuple[Adapter, Mapping[str, float]]
+"""The adapter that came of a lesson, and its metrics."""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,15 @@ def test_clients_with_different_adapters_play_with_their_own_and_alike_ones_shar
     assert [event["episodes"] for event in events if event["event"] == "episodes_played"] == [50, 25]
 
 
+def test_clients_that_learn_at_once_lead_to_the_same_adapter(tiny_file: Path, tmp_path: Path) -> None:
+    adapters = {}
+    for number in (1, 2):
+        changes = [f"learner.adapters_at_once={number}", f"learner.tokens_at_once={number * 2048}"]
+        result = fedse.run(fedse.load_experiment(tiny_file, changes), tmp_path / str(number))
+        adapters[number] = result.adapter.digest()
+    assert adapters[1] == adapters[2]
+
+
 def test_worlds_in_worker_processes_lead_to_the_same_adapter(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from fedse.learners.likelihood import pull_back
 from fedse.learners.packing import examples_of, group
 from fedse.models.table import Table
 from fedse.rollouts.demonstrations import Demonstrations
+from fedse.types import Lesson
 from fedse.worlds.maze import Maze
 
 
@@ -33,6 +35,50 @@ def test_learning_lowers_the_loss_and_repeats_bit_for_bit(tiny: Any, demonstrati
     assert metrics == again
     assert metrics["loss"] < metrics["first_loss"] - 0.2
     assert metrics["steps"] == 12
+
+
+def lessons_of(tiny: Any, demonstrations: Any) -> list[Lesson]:
+    """Of different lengths, from different adapters."""
+    counts = (12, 3, 7)
+    learner = Imitation(tiny, epochs=1, learning_rate=3e-3, batch=4)
+    starts = [learner.learn(tiny.initial_adapter(0), demonstrations[:4], key)[0] for key in range(len(counts))]
+    return [Lesson(starts[number], demonstrations[:count], 10 + number) for number, count in enumerate(counts)]
+
+
+@pytest.mark.parametrize("proximal", [0.0, 0.1])
+def test_adapters_trained_at_once_are_those_trained_one_after_another(
+    tiny: Any, demonstrations: Any, proximal: float
+) -> None:
+    lessons = lessons_of(tiny, demonstrations)
+    options: dict[str, Any] = {"learning_rate": 3e-3, "batch": 2, "proximal": proximal}
+    at_once = Imitation(tiny, tokens_at_once=3 * 700, **options).learn_together(lessons)
+    learner = Imitation(tiny, tokens_at_once=700, **options)
+    in_turn = [learner.learn(*lesson) for lesson in lessons]
+    assert [adapter.digest() for adapter, _ in at_once] == [adapter.digest() for adapter, _ in in_turn]
+    assert [metrics for _, metrics in at_once] == [metrics for _, metrics in in_turn]
+    assert len({adapter.digest() for adapter, _ in at_once}) == len(lessons)
+
+
+def test_a_network_without_a_fast_path_learns_one_after_another(
+    tiny: Any, demonstrations: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedse.learners.packed_llama.PackedLlama.suits", lambda network: False)
+    lessons = lessons_of(tiny, demonstrations)
+    learner = Imitation(tiny, learning_rate=3e-3, batch=2)
+    at_once = learner.learn_together(lessons)
+    in_turn = [learner.learn(*lesson) for lesson in lessons]
+    assert [adapter.digest() for adapter, _ in at_once] == [adapter.digest() for adapter, _ in in_turn]
+
+
+def test_adapters_of_different_kinds_learn_one_after_another(tiny: Any, demonstrations: Any) -> None:
+    start = tiny.initial_adapter(0)
+    frozen = frozenset(name for name in start.tensors if ".lora_A." in name)
+    lessons = [Lesson(start, demonstrations[:4], 1), Lesson(replace(start, frozen=frozen), demonstrations[:4], 1)]
+    learner = Imitation(tiny, learning_rate=3e-3, batch=2)
+    (free, _), (held, _) = learner.learn_together(lessons)
+    assert all(np.array_equal(held.tensors[name], start.tensors[name]) for name in frozen)
+    assert not any(np.array_equal(free.tensors[name], start.tensors[name]) for name in frozen)
+    assert [free.digest(), held.digest()] == [learner.learn(*lesson)[0].digest() for lesson in lessons]
 
 
 def test_only_lora_changes_and_the_base_stays_as_it_was(tiny: Any, demonstrations: Any) -> None:

@@ -98,12 +98,15 @@ def test_the_gradient_of_two_parts_is_their_sum() -> None:
 
 
 @pytest.mark.parametrize("opening", [0, 9])
-def test_a_pack_that_is_padded_to_fixed_sizes_gives_the_same(opening: int) -> None:
-    """What a CUDA graph computes, here without the graph."""
+@pytest.mark.parametrize("others", [(), (150, 60, 260), (150, 70, 257)])
+def test_a_pack_that_is_padded_to_fixed_sizes_gives_the_same(opening: int, others: tuple[int, ...]) -> None:
+    """What a CUDA graph computes, its own or one that is there already, here without the graph."""
     network = adapted(NETWORKS["llama"](), TARGETS["all"])
     examples = conversations(150, 60, 233)
     packed = pack(examples, opening)
-    sizes = Sizes.that_hold(packed)
+    sizes = Sizes.that_hold(pack(conversations(*others), opening) if others else packed)
+    assert sizes.hold(packed)
+    assert (sizes == Sizes.that_hold(packed)) == (not others)
     assert sizes.tokens > len(packed.ids) and sizes.predicting > len(packed.targets)
     importance = (torch.arange(sizes.predicting) < len(packed.targets)).float()
     tensors = unfilled(torch.from_numpy(filled(packed, sizes)), importance, sizes)
@@ -112,6 +115,25 @@ def test_a_pack_that_is_padded_to_fixed_sizes_gives_the_same(opening: int) -> No
     vector = LoraVector(network)
     loss = PackedLlama(network, vector).add_gradient(tensors)
     assert_same((loss.item(), vector.gradient), padded_gradient(network, examples))
+
+
+def test_sizes_hold_what_fits_into_them_without_much_waste() -> None:
+    packed = pack(conversations(*[200] * 6), 9)
+    sizes = Sizes.that_hold(packed)
+    assert sizes.hold(packed)
+    for change in (
+        {"tokens": sizes.tokens + sizes.tokens // 4},
+        {"tokens": len(packed.ids) - 1},
+        {"opening": 8},
+        {"longest": 190},
+        {"segments": 6},
+        {"predicting": 2 * sizes.predicting},
+        {"predicting": len(packed.targets) - 1},
+    ):
+        assert not replace(sizes, **change).hold(packed), change
+    # Room for the tokens is not enough: what is empty is divided into segments, too.
+    tight = replace(sizes, segments=len(packed.lengths))
+    assert tight.tokens > len(packed.ids) and not tight.hold(packed)
 
 
 def test_in_bfloat16_the_gradient_is_as_near_to_the_true_one_as_that_of_the_padded_pass() -> None:

@@ -17,6 +17,7 @@ from fedse.learners.packing import Example
 from fedse.learners.passes import PackedPass, PaddedPass, Pass, RecordedPass, pass_for
 from fedse.models.tiny import Tiny
 from fedse.rollouts.demonstrations import Demonstrations
+from fedse.types import Lesson
 from fedse.worlds.maze import Maze
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -117,3 +118,30 @@ def test_learning_on_a_gpu_goes_where_learning_on_a_cpu_goes() -> None:
     assert on_gpu["first_loss"] == pytest.approx(on_cpu["first_loss"], rel=0.02)
     assert on_gpu["loss"] == pytest.approx(on_cpu["loss"], rel=0.05)
     assert on_gpu["padded_share"] < 0.15
+
+
+@pytest.mark.parametrize("adapters", [2, 5])
+def test_adapters_trained_at_once_on_a_gpu_are_those_trained_one_after_another(adapters: int) -> None:
+    """Kernels that add up in any order make two runs of the same differ a little, so that is the measure."""
+    model = Tiny(width=64, layers=2, device="cuda", dtype="bfloat16")
+    shown = Demonstrations(40).trajectories(
+        "maze", "maze", Maze(rules="brief", observation_length="brief"), model.chat, 0
+    )
+    learner = Imitation(model, learning_rate=3e-3, batch=4)
+    start = model.initial_adapter(0)
+    lessons = [Lesson(start, shown[: 40 - 7 * number], number) for number in range(adapters)]
+
+    def changes(learned: Sequence[Any]) -> list[torch.Tensor]:
+        return [
+            torch.cat(
+                [torch.from_numpy(adapter.tensors[name] - start.tensors[name]).flatten() for name in start.tensors]
+            )
+            for adapter, _ in learned
+        ]
+
+    in_turn, again = (changes([learner.learn(*lesson) for lesson in lessons]) for _ in range(2))
+    for _ in range(3):
+        at_once = changes(learner.learn_together(lessons))
+        for ours, one, other in zip(at_once, in_turn, again, strict=True):
+            assert distance(ours, one) < max(0.02, 2 * distance(other, one))
+    assert distance(in_turn[0], in_turn[1]) > 0.1

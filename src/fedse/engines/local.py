@@ -1,4 +1,5 @@
-"""One process, one shared base model: the episodes of all clients are one batch, then each client learns in turn.
+"""One process, one shared base model: the episodes of all clients are one batch, then clients learn, in turn or, where the
+learner can, several at once.
 
 Clients that keep something private have adapters of their own; then there is one batch for each adapter. Very many clients
 are taken in groups, so that memory holds the episodes of one group only.
@@ -10,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -19,7 +20,7 @@ from fedse.federation.sites import Sites
 from fedse.plugins import PluginOptions
 from fedse.rollouts.player import Episode, Player
 from fedse.stopwatch import during
-from fedse.types import Adapter, ClientFailure, ClientUpdate, RoundTask, Trajectory
+from fedse.types import Adapter, ClientFailure, ClientUpdate, Learned, Lesson, RoundTask, Trajectory
 
 WAVES = 16
 """Episodes of a group for each slot of the policy: so many that the end of a group, with empty slots, matters little."""
@@ -37,6 +38,7 @@ class LocalEngine:
     def __init__(self, sites: Sites, processes: int = 0) -> None:
         model, self.policy, clients = sites.here()
         self._clients = {client.name: client for client in clients}
+        self._learner = clients[0].learner
         self.clients = tuple(sorted(self._clients))
         self.tracker = sites.tracker
         self.player = Player(self.policy, model.chat, model.context, self._episode_finished, processes)
@@ -80,16 +82,30 @@ class LocalEngine:
         except TooLate:
             yield from (ClientFailure(name, tasks[name].name, TooLate.__name__) for name in names)
             return
-        for name in names:
-            task = tasks[name]
+        most = getattr(self._learner, "at_once", 1)
+        for at in range(0, len(names), most):
+            together = names[at : at + most]
             if until is not None and time.monotonic() >= until:
-                yield ClientFailure(name, task.name, TooLate.__name__)
+                yield from (ClientFailure(name, tasks[name].name, TooLate.__name__) for name in together)
                 continue
+            yield from self._learn_together({name: tasks[name] for name in together}, played)
+
+    def _learn_together(
+        self, tasks: Mapping[str, RoundTask], played: dict[str, list[Trajectory]]
+    ) -> list[ClientUpdate]:
+        reviewed = []
+        for name, task in tasks.items():
             self.tracker.record("client_learning", client=name, round=task.round)
             # Made anew for each client: nothing one client does to its arrays can reach another.
             with during("adapter"):
                 adapter = self._clients[name].adapter(task)
-            yield self._clients[name].answer(task, adapter, played.pop(name))
+            reviewed.append(self._clients[name].review(task, adapter, played.pop(name)))
+        with during("learning"):
+            learned = iter(_taught(self._learner, [item.lesson for item in reviewed if item.lesson is not None]))
+        return [
+            self._clients[name].answer(item, None if item.lesson is None else next(learned))
+            for name, item in zip(tasks, reviewed, strict=True)
+        ]
 
     def _play(
         self, round: int, adapter: Adapter, digest: str, episodes: Sequence[Episode], until: float | None
@@ -114,6 +130,13 @@ class LocalEngine:
 
     def _episode_finished(self, trajectory: Trajectory) -> None:
         self.tracker.record("episode", client=trajectory.client, purpose=trajectory.purpose, outcome=trajectory.outcome)
+
+
+def _taught(learner: Any, lessons: Sequence[Lesson]) -> Sequence[Learned | None]:
+    if len(lessons) > 1:
+        together: Sequence[Learned | None] = learner.learn_together(lessons)
+        return together
+    return [learner.learn(*lesson) for lesson in lessons]
 
 
 def groups(plans: Mapping[str, Sequence[Episode]], most: int) -> Iterator[list[str]]:

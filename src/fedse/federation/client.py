@@ -1,9 +1,13 @@
-"""One site: its worlds, its buffer, its journal. Engines call `plan`, play the episodes, and give them to `answer`."""
+"""One site: its worlds, its buffer, its journal.
+
+Engines call `plan`, play the episodes and give them to `review`, teach the lesson that comes of it, and give what was
+learned to `answer`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -25,7 +29,19 @@ from fedse.protocols import Chat, Filter, Learner, Sampling, Start
 from fedse.rollouts.player import Episode
 from fedse.seeds import generator, stream
 from fedse.stopwatch import during
-from fedse.types import Adapter, ClientUpdate, Outcome, Purpose, RoundTask, Split, Task, Trajectory, WorldScore
+from fedse.types import (
+    Adapter,
+    ClientUpdate,
+    Learned,
+    Lesson,
+    Outcome,
+    Purpose,
+    RoundTask,
+    Split,
+    Task,
+    Trajectory,
+    WorldScore,
+)
 from fedse.worlds import reference
 from fedse.worlds.world import World
 
@@ -60,6 +76,18 @@ class Origin(NamedTuple):
 
     client: str
     label: str
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """A client's task after the episodes were played and before anything was learned from them."""
+
+    task: RoundTask
+    adapter: Adapter
+    counts: Mapping[str, int]
+    scores: tuple[WorldScore, ...]
+    lesson: Lesson | None
+    """None: there is nothing to learn from, or this is no round of learning."""
 
 
 class Client:
@@ -148,22 +176,22 @@ class Client:
                         )
         return episodes
 
-    def answer(self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]) -> ClientUpdate:
-        """What leaves the site after the planned episodes were played. Nothing leaves in another way."""
+    def review(self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]) -> Reviewed:
+        """Measure what was planned and played, filter and remember it."""
         if task.kind == "train":
             try:
-                return self.outgoing.release(self.learn(task, adapter, trajectories), part_to_send(task, self.tensors))
+                counts, lesson = self._remember(task, adapter, trajectories)
             finally:
                 self.buffer.close()
+            return Reviewed(task, adapter, counts, self._scores(task, trajectories), lesson)
         if trajectories:
             with during("disk"):
                 self.journal.write(task.name, trajectories)
-        layout, scores = sent(adapter, self.tensors).layout, self._scores(task, trajectories)
-        update = ClientUpdate(self.name, task.round, None, layout, {}, {}, scores, task.name)
-        return self.outgoing.release(update, part_to_send(task, self.tensors))
+        return Reviewed(task, adapter, {}, self._scores(task, trajectories), None)
 
-    def learn(self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]) -> ClientUpdate:
-        """Filter, remember, learn, and say nothing but numbers about it."""
+    def _remember(
+        self, task: RoundTask, adapter: Adapter, trajectories: Sequence[Trajectory]
+    ) -> tuple[dict[str, int], Lesson | None]:
         explored = [item for item in trajectories if item.purpose is Purpose.EXPLORE]
         finished = [item for item in explored if item.outcome is not Outcome.ERROR]
         kept = self.filter.keep(finished)
@@ -173,7 +201,7 @@ class Client:
         with during("disk"):
             added = self.buffer.remember(task.round, kept)
             self.journal.write(f"{task.round:04d}", trajectories)
-            experience = self.buffer.read(task.round)
+        lesson = self.lesson(task.round, adapter)
 
         counts = {
             "explored": len(explored),
@@ -189,18 +217,30 @@ class Client:
         }
         if not self.learns:
             counts["only_measures"] = 1
+        return counts, lesson
+
+    def lesson(self, round: int, adapter: Adapter) -> Lesson | None:
+        """What this client learns in a round from an adapter; None without experience."""
+        with during("disk"):
+            experience = self.buffer.read(round)
+        return Lesson(adapter, experience, stream(self.seed, self.name, round, "learn")) if experience else None
+
+    def answer(self, reviewed: Reviewed, learned: Learned | None) -> ClientUpdate:
+        """What leaves the site, after its lesson if there was one. Nothing leaves in another way."""
+        task, adapter, counts = reviewed.task, reviewed.adapter, dict(reviewed.counts)
         following, vector, metrics = adapter, None, {}
-        if (learned := self.fit(task.round, adapter, experience)) is not None:
+        if learned is not None and reviewed.lesson is not None:
             following, metrics = learned[0], dict(learned[1])
+            self._left_alone(adapter, following)
             self.private_part.keep(task.round, private(following, self.tensors))
             with during("adapter"):
                 vector = pack(sent(following, self.tensors)) if self.own is None else None
-            counts["learned_from"] = len(experience)
-        if self.own is not None:
+            counts["learned_from"] = len(reviewed.lesson.trajectories)
+        if task.kind == "train" and self.own is not None:
             self.own.write(task.round, following)
         layout = sent(adapter, self.tensors).layout
-        scores = self._scores(task, trajectories)
-        return ClientUpdate(self.name, task.round, vector, layout, counts, metrics, scores, task.name)
+        update = ClientUpdate(self.name, task.round, vector, layout, counts, metrics, reviewed.scores, task.name)
+        return self.outgoing.release(update, part_to_send(task, self.tensors))
 
     def _left_alone(self, before: Adapter, after: Adapter) -> None:
         for name in sorted(before.frozen):
@@ -209,18 +249,6 @@ class Client:
                     f"learner: {type(self.learner).__name__} changed {name}, which the aggregator keeps frozen: use the "
                     "learner 'imitation', or an aggregator with which clients train everything."
                 )
-
-    def fit(
-        self, round: int, adapter: Adapter, experience: Sequence[Trajectory]
-    ) -> tuple[Adapter, Mapping[str, float]] | None:
-        """What this client makes of an adapter in a round; None without experience, or when the learner abstains."""
-        if not experience:
-            return None
-        with during("learning"):
-            learned = self.learner.learn(adapter, experience, stream(self.seed, self.name, round, "learn"))
-        if learned is not None:
-            self._left_alone(adapter, learned[0])
-        return learned
 
     def begin(self) -> None:
         """Put the demonstrations into an empty buffer, once."""

@@ -67,7 +67,8 @@ def own_adapter(server: Server, client: Client, number: int) -> Adapter | None:
         return None  # It was not asked, or did not answer.
     entered = server.load(number - 1).adapter
     task = RoundTask(number, "train", pack(entered), entered.layout, entered.config)
-    learned = client.fit(number, client.adapter(task), client.buffer.read(number))
+    lesson = client.lesson(number, client.adapter(task))
+    learned = None if lesson is None else client.learner.learn(*lesson)
     return None if learned is None else learned[0]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -10,13 +10,14 @@ from pydantic import Field
 from fedse.errors import BadInput
 from fedse.plugins import PluginOptions
 from fedse.stopwatch import during
-from fedse.types import Adapter, Trajectory
+from fedse.types import Adapter, Learned, Lesson, Trajectory
 
 if TYPE_CHECKING:
-    from fedse.learners.passes import Pass
+    from fedse.learners.lanes import Lanes
     from fedse.models.causal_lm import CausalLM
 
 _TOKENS_ON_GPU, _TOKENS_ELSEWHERE = 16_384, 2_048
+_ADAPTERS_ON_GPU = 5
 
 
 class ImitationOptions(PluginOptions):
@@ -35,6 +36,9 @@ class ImitationOptions(PluginOptions):
     tokens_at_once: int | None = Field(default=None, ge=1)
     """Tokens that go through the model at once, in whole trajectories: fewer save memory and change roundings only. null is
     16,384 on a GPU and 2,048 elsewhere."""
+    adapters_at_once: int | None = Field(default=None, ge=1)
+    """Adapters that one process trains at the same time, where it holds several sites. They share `tokens_at_once`; the
+    results are those of one after another but for roundings. null is 5 on a GPU and 1 elsewhere."""
     checkpointing: bool = False
     """Computes the inside of each layer twice instead of keeping it: saves memory, takes longer."""
     clip: float = Field(default=1.0, gt=0)
@@ -57,27 +61,57 @@ class Imitation:
             )
         self.model = model
         self.options = ImitationOptions.model_validate(options)
-        self._through: Pass | None = None
+        self._lanes: Lanes | None = None
         self._suits: object = None
 
-    def learn(
-        self, start: Adapter, trajectories: Sequence[Trajectory], key: int
-    ) -> tuple[Adapter, Mapping[str, float]]:
-        from fedse.adapters.swap import load_adapter, read_adapter, train_only
-        from fedse.learners.likelihood import fit
+    @property
+    def at_once(self) -> int:
+        return self.options.adapters_at_once or (_ADAPTERS_ON_GPU if self._on_gpu else 1)
+
+    @property
+    def _on_gpu(self) -> bool:
+        return str(self.model.device).startswith("cuda")
+
+    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Learned:
+        return self.learn_together([Lesson(start, trajectories, key)])[0]
+
+    def learn_together(self, lessons: Sequence[Lesson]) -> list[Learned]:
+        from fedse.adapters.swap import load_adapter, read_adapter
+        from fedse.learners.likelihood import Fitting
+
+        lanes = self._lanes_for(lessons[0].start)
+        passes = lanes.passes(len(lessons))
+        if len(passes) < len(lessons) or any(_kind(lesson.start) != self._suits for lesson in lessons):
+            return [self.learn_together([lesson])[0] for lesson in lessons]
+        settings = self.options.model_dump(exclude={"checkpointing", "adapters_at_once", "tokens_at_once"})
+        tokens = self.options.tokens_at_once or (_TOKENS_ON_GPU if self._on_gpu else _TOKENS_ELSEWHERE)
+        network, fittings = self.model.network, []
+        share = max(1, tokens // len(lessons))
+        for through, (start, trajectories, key) in zip(passes, lessons, strict=True):
+            with during("adapter"):
+                load_adapter(network, start)
+            fittings.append(Fitting(through, trajectories, self.model.context, key, tokens_at_once=share, **settings))
+        lanes.run([fitting.step for fitting in fittings])
+        learned: list[Learned] = []
+        for fitting, lesson in zip(fittings, lessons, strict=True):
+            metrics = fitting.finish()
+            with during("adapter"):
+                learned.append((read_adapter(network, like=lesson.start), metrics))
+        return learned
+
+    def _lanes_for(self, start: Adapter) -> Lanes:
+        from fedse.adapters.swap import train_only
+        from fedse.learners.lanes import Lanes
         from fedse.learners.passes import pass_for
 
-        network = self.model.network
-        settings = self.options.model_dump()
-        checkpointing = settings.pop("checkpointing")
         with during("adapter"):
-            load_adapter(network, start)
-            train_only(network, start)
-        if self._through is None or self._suits != (start.layout, start.frozen):
-            self._through, self._suits = pass_for(network, checkpointing), (start.layout, start.frozen)
-        if settings["tokens_at_once"] is None:
-            on_gpu = self._through.vector.values.device.type == "cuda"
-            settings["tokens_at_once"] = _TOKENS_ON_GPU if on_gpu else _TOKENS_ELSEWHERE
-        metrics = fit(self._through, trajectories, self.model.context, key, **settings)
-        with during("adapter"):
-            return read_adapter(network, like=start), metrics
+            train_only(self.model.network, start)
+        if self._lanes is None or self._suits != _kind(start):
+            self._lanes = Lanes(pass_for(self.model.network, self.options.checkpointing))
+            self._suits = _kind(start)
+        return self._lanes
+
+
+def _kind(start: Adapter) -> object:
+    """Adapters of one kind can go through the same pass."""
+    return start.layout, start.frozen

@@ -8,66 +8,89 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedse.learners.packing import examples_of, group, opening_of, parts_of
+from fedse.learners.packing import Example, examples_of, group, opening_of, parts_of
 from fedse.learners.passes import Pass
 from fedse.stopwatch import during
 from fedse.types import Trajectory
 
 
-def fit(
-    through: Pass,
-    trajectories: Sequence[Trajectory],
-    context: int,
-    key: int,
-    *,
-    epochs: int,
-    learning_rate: float,
-    schedule: str,
-    weight_decay: float,
-    batch: int,
-    tokens_at_once: int,
-    clip: float,
-    proximal: float = 0.0,
-) -> dict[str, float]:
-    """Train the LoRA parameters in place. Trajectories longer than the context are cut to it."""
-    examples = examples_of(trajectories, context)
-    opening = opening_of(examples) if through.shares_opening else 0
-    random = np.random.Generator(np.random.Philox(key=key))
-    batches = [chosen for _ in range(epochs) for chosen in group(examples, batch, random)]
-    vector = through.vector
-    vector.take()
-    optimiser = torch.optim.AdamW([vector.values], lr=learning_rate, weight_decay=weight_decay, fused=True)
-    broadcast = [vector.values.detach().clone()] if proximal else []
-    losses = torch.zeros(len(batches), device=vector.values.device)
-    real = needed = computed = 0
-    for number, chosen in enumerate(batches):
-        for setting in optimiser.param_groups:
-            setting["lr"] = learning_rate * _factor(schedule, number / len(batches))
-        vector.gradient.zero_()
-        importance = 1.0 / sum(example.agent_tokens for example in chosen)
-        for part in parts_of(chosen, opening, tokens_at_once):
-            loss, tokens = through.add_gradient(part, opening, importance)
-            # On the device: reading each number would make the host wait for the GPU.
-            losses[number] += loss
-            computed += tokens
-            real += sum(map(len, part))
-            needed += opening + sum(len(example) - opening for example in part)
+class Fitting:
+    """One adapter's round of learning: step it until it is done. Several can be stepped in turn.
+
+    Trains the LoRA parameters that the pass has, from what the network holds now. Trajectories longer than the context are
+    cut to it.
+    """
+
+    def __init__(
+        self,
+        through: Pass,
+        trajectories: Sequence[Trajectory],
+        context: int,
+        key: int,
+        *,
+        epochs: int,
+        learning_rate: float,
+        schedule: str,
+        weight_decay: float,
+        batch: int,
+        tokens_at_once: int,
+        clip: float,
+        proximal: float = 0.0,
+    ) -> None:
+        examples = examples_of(trajectories, context)
+        random = np.random.Generator(np.random.Philox(key=key))
+        self._batches = [chosen for _ in range(epochs) for chosen in group(examples, batch, random)]
+        self._through, self._vector = through, through.vector
+        self._opening = opening_of(examples) if through.shares_opening else 0
+        self._epochs, self._schedule, self._rate = epochs, schedule, learning_rate
+        self._tokens_at_once, self._clip, self._proximal = tokens_at_once, clip, proximal
+        self._vector.take()
+        self._optimiser = torch.optim.AdamW(
+            [self._vector.values], lr=learning_rate, weight_decay=weight_decay, fused=True
+        )
+        self._broadcast = [self._vector.values.detach().clone()] if proximal else []
+        self._losses = torch.zeros(len(self._batches), device=self._vector.values.device)
+        self._real = self._needed = self._computed = self._steps = 0
+
+    def step(self) -> bool:
+        """One step of the optimiser, if there is one left."""
+        if self._steps == len(self._batches):
+            return False
+        for setting in self._optimiser.param_groups:
+            setting["lr"] = self._rate * _factor(self._schedule, self._steps / len(self._batches))
+        self._vector.gradient.zero_()
+        self._add_gradient(self._batches[self._steps])
         with during("optimiser"):
-            pull_back([vector.values], broadcast, proximal)
-            torch.nn.utils.clip_grad_norm_([vector.values], clip)
-            optimiser.step()
-    vector.put_back()
-    per_epoch = max(1, len(losses) // epochs)
-    with during("transfer"):
-        last, first = float(losses[-per_epoch:].mean()), float(losses[:per_epoch].mean())
-    return {
-        "loss": last,
-        "first_loss": first,
-        "steps": float(len(losses)),
-        "tokens": float(real),
-        "padded_share": (computed - needed) / computed,
-        "shared_share": (real - needed) / real,
-    }
+            pull_back([self._vector.values], self._broadcast, self._proximal)
+            torch.nn.utils.clip_grad_norm_([self._vector.values], self._clip)
+            self._optimiser.step()
+        self._steps += 1
+        return True
+
+    def _add_gradient(self, chosen: Sequence[Example]) -> None:
+        importance = 1.0 / sum(example.agent_tokens for example in chosen)
+        for part in parts_of(chosen, self._opening, self._tokens_at_once):
+            loss, tokens = self._through.add_gradient(part, self._opening, importance)
+            # On the device: reading each number would make the host wait for the GPU.
+            self._losses[self._steps] += loss
+            self._computed += tokens
+            self._real += sum(map(len, part))
+            self._needed += self._opening + sum(len(example) - self._opening for example in part)
+
+    def finish(self) -> dict[str, float]:
+        """Put the adapter back into the network; the numbers of the round."""
+        self._vector.put_back()
+        per_epoch = max(1, len(self._losses) // self._epochs)
+        with during("transfer"):
+            last, first = float(self._losses[-per_epoch:].mean()), float(self._losses[:per_epoch].mean())
+        return {
+            "loss": last,
+            "first_loss": first,
+            "steps": float(len(self._losses)),
+            "tokens": float(self._real),
+            "padded_share": (self._computed - self._needed) / self._computed,
+            "shared_share": (self._real - self._needed) / self._real,
+        }
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ class LoraVector:
     """Keeps its place in memory for as long as it lives; the network gets the values when they are put back."""
 
     def __init__(self, network: Any) -> None:
+        self._network = network
         self.parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
         self.values = torch.nn.Parameter(self._joined(self.parameters))
         self.values.grad = torch.zeros_like(self.values)
@@ -23,6 +24,10 @@ class LoraVector:
                 strict=True,
             )
         ]
+
+    def another(self) -> LoraVector:
+        """With values of its own, for the same tensors of the same network."""
+        return type(self)(self._network)
 
     @property
     def gradient(self) -> torch.Tensor:

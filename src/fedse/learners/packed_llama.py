@@ -8,6 +8,7 @@ layer's feed-forward for them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -104,6 +105,12 @@ class PackedLlama:
         joined = sum(parameter.nbytes for parameter in network.parameters()) <= _MOST_BYTES
         self._layers = [self._layer(layer, layout, joined) for layer in self._body.layers]
         self._order, self._places, self._shapes = layout.done(self.device)
+
+    def reading(self, vector: LoraVector) -> PackedLlama:
+        """The same frozen network with the adapter of another vector."""
+        other = copy(self)
+        other._vector = vector
+        return other
 
     @staticmethod
     def suits(network: Any) -> bool:

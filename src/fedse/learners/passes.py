@@ -27,6 +27,10 @@ class Pass(Protocol):
         """Loss of the examples times `importance`, whose gradient is added to the vector's; tokens that were computed."""
         ...
 
+    def beside(self) -> Pass | None:
+        """Another for another adapter, to be used at the same time; None where the network holds the only one."""
+        ...
+
 
 def pass_for(network: Any, checkpointing: bool) -> Pass:
     """The fastest that suits the network."""
@@ -49,6 +53,10 @@ class PackedPass:
     def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
         packed = pack(part, opening)
         return self._loss(packed, importance), len(packed.ids)
+
+    def beside(self) -> Pass:
+        vector = self.vector.another()
+        return type(self)(vector, self._llama.reading(vector))
 
     def _loss(self, packed: Pack, importance: float) -> torch.Tensor:
         with during("transfer"):
@@ -79,6 +87,9 @@ class PaddedPass:
     def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
         del opening  # Nothing is shared here.
         return self._padded.add_gradient(part, importance)
+
+    def beside(self) -> None:
+        return None
 
 
 def tensors_of(packed: Pack, importance: float, device: torch.device) -> PackTensors:

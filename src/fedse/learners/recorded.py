@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,13 @@ from fedse.stopwatch import during
 
 _STEPS = 8
 """Sizes between a power of two and the next. More waste less on padding and record more graphs."""
+_MORE_TOKENS, _MORE_TARGETS = 1.125, 1.5
+"""A pack takes a graph that is there already if it is at most so much larger: recording one takes as long as many passes."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is fixed in a graph. A graph is recorded for each value that occurs."""
+    """What is fixed in a graph."""
 
     tokens: int
     opening: int
@@ -35,6 +38,18 @@ class Sizes:
         longest = _rounded_up(max(pack.lengths), 1)
         segments = len(pack.lengths) + -(-(tokens - len(pack.ids)) // longest)
         return cls(tokens, pack.opening, _rounded_up(segments, 1), longest, _rounded_up(len(pack.targets), 2))
+
+    def hold(self, pack: Pack) -> bool:
+        """And are not much larger than they must be."""
+        least = Sizes.that_hold(pack)
+        segments = len(pack.lengths) + -(-(self.tokens - len(pack.ids)) // self.longest)
+        return (
+            self.opening == pack.opening
+            and self.longest >= max(pack.lengths)
+            and self.segments >= segments
+            and least.tokens <= self.tokens <= _MORE_TOKENS * least.tokens
+            and least.predicting <= self.predicting <= _MORE_TARGETS * least.predicting
+        )
 
 
 def _rounded_up(count: int, steps: int) -> int:
@@ -92,10 +107,13 @@ class Recorded:
         self._llama, self._vector = llama, vector
         self._graphs: dict[Sizes, _Graph] = {}
         self._pool = torch.cuda.graph_pool_handle()
+        # Of its own: matrix products have working memory for each stream, and graphs of two adapters run at the same time.
+        self._stream = torch.cuda.Stream(llama.device)  # type: ignore[no-untyped-call]
 
     def add_gradient(self, pack: Pack, importance: float) -> tuple[torch.Tensor, int]:
         """Loss of the pack times `importance`, whose gradient is added to the vector's; tokens that were computed."""
-        sizes = Sizes.that_hold(pack)
+        suitable = [sizes for sizes in self._graphs if sizes.hold(pack)]
+        sizes = min(suitable, key=attrgetter("tokens", "predicting"), default=Sizes.that_hold(pack))
         factors = np.zeros(sizes.predicting, dtype=np.float32)
         factors[: len(pack.targets)] = importance
         numbers = filled(pack, sizes)
@@ -115,17 +133,22 @@ class Recorded:
         device = self._llama.device
         held = torch.from_numpy(numbers).to(device)
         importance = torch.from_numpy(factors).to(device)
-        before = self._vector.gradient.clone()
-        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            # Libraries set themselves up on first use, which cannot be recorded.
-            self._llama.add_gradient(unfilled(held, importance, sizes))
-        torch.cuda.current_stream(device).wait_stream(stream)
-        self._vector.gradient.copy_(before)
-        # What that pass took cannot be used by the graph, which has its own memory.
-        torch.cuda.empty_cache()
+        if not self._graphs:
+            self._set_up(unfilled(held, importance, sizes))
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        # Relaxed: a kernel may be compiled or loaded for these sizes, which is harmless while a graph is recorded.
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="relaxed"):
             loss = self._llama.add_gradient(unfilled(held, importance, sizes))
         return _Graph(held, importance, loss, graph.replay)
+
+    def _set_up(self, tensors: PackTensors) -> None:
+        """Libraries set themselves up on first use, which cannot be recorded."""
+        device = self._llama.device
+        before = self._vector.gradient.clone()
+        self._stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(self._stream):
+            self._llama.add_gradient(tensors)
+        torch.cuda.current_stream(device).wait_stream(self._stream)
+        self._vector.gradient.copy_(before)
+        # What that pass took cannot be used by the graphs, which have their own memory.
+        torch.cuda.empty_cache()

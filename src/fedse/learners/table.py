@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from pydantic import Field
@@ -10,7 +10,7 @@ from pydantic import Field
 from fedse.errors import BadInput
 from fedse.models.table import TENSOR, Table
 from fedse.plugins import PluginOptions
-from fedse.types import Adapter, Trajectory
+from fedse.types import Adapter, Learned, Trajectory
 
 
 class TableLearner:
@@ -26,9 +26,7 @@ class TableLearner:
         self.model = model
         self.rate = rate
 
-    def learn(
-        self, start: Adapter, trajectories: Sequence[Trajectory], key: int
-    ) -> tuple[Adapter, Mapping[str, float]] | None:
+    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Learned | None:
         del key  # Counting needs no random numbers.
         counts = np.zeros((self.model.rows, len(self.model.actions)))
         for trajectory in trajectories:
