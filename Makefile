@@ -19,8 +19,9 @@ PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2
 test: $(READY)
 	$(PYTEST) -m "not slow"
 
+# Tests of real processes, hubs and kills wait more than they compute: a third test process fills the gaps.
 test-all: $(READY)
-	$(PYTEST)
+	$(PYTEST) -n 3 --durations=15
 
 lint: $(READY)
 	$(BIN)/ruff check .
