@@ -75,7 +75,8 @@ def test_tables_as_markdown_hold_what_json_holds(runs: Path) -> None:
     names = ["fed_se-s0", "fed_se-s1", "local-s0"]
     (runs / "compare.png").unlink(missing_ok=True)
     page = command("compare", *names, "--markdown", folder=runs).stdout
-    methods = json.loads(command("compare", *names, "--json", folder=runs).stdout)["methods"]
+    printed = json.loads(command("compare", *names, "--json", folder=runs).stdout)
+    methods = printed["methods"]
     rows = [line for line in page.splitlines() if line.startswith("|")]
     for method in methods:
         row = next(row for row in rows if row.startswith(f"| {method['label']} | {len(method['seeds'])} |"))
@@ -86,7 +87,33 @@ def test_tables_as_markdown_hold_what_json_holds(runs: Path) -> None:
         ]
     columns = [len(row.split(" | ")) for row in rows]
     assert columns[0] == columns[1] == len(methods[0]["worlds"]) + 4
+    for method in methods:
+        spent = [run[str(method["rounds"])]["bytes"] for run in method["costs"].values()]
+        assert any(
+            row.startswith(f"| {method['label']} | {method['rounds']} |")
+            and row.endswith(f" {sum(spent) / len(spent) / 1e6:.2f} |")
+            for row in rows
+        ), method["label"]
+    assert printed["pairs"]
+    for pair in printed["pairs"]:
+        begin = f"| {pair['ours']} | {pair['theirs']} | {len(pair['seeds'])} | {100 * pair['macro']:+.1f} |"
+        assert any(row.startswith(begin) and row.endswith(f"{pair['verdict']} |") for row in rows), begin
     assert not (runs / "compare.png").exists()
+
+
+@pytest.mark.parametrize("form", ["--markdown", "--json", None])
+def test_without_matplotlib_it_says_that_nothing_was_drawn(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str | None
+) -> None:
+    (tmp_path / "matplotlib.py").write_text("raise ImportError('not installed')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    picture = tmp_path / "here.png"
+    done = command(
+        "compare", "fed_se-s0", "local-s0", *([form] if form else []), "--picture", str(picture), folder=runs
+    )
+    assert done.returncode == 0 and "fed_se" in done.stdout
+    assert done.stderr.count("No picture: matplotlib is not installed") == 1
+    assert not picture.exists()
 
 
 def test_what_cannot_be_compared_is_one_sentence(runs: Path) -> None:

@@ -46,6 +46,8 @@ def compare(
     found = measure(measured, against, all_pairs)
     target = picture or (None if as_json or as_markdown else Path("compare.png"))
     drawn = draw_comparison(found, target) if target else None
+    if target and drawn is None:
+        typer.echo("No picture: matplotlib is not installed (pip install 'fedse[plots]').", err=True)
     if as_json:
         typer.echo(json.dumps({"split": chosen, **to_json(found)}, indent=2))
         return
@@ -55,9 +57,7 @@ def compare(
         return
     console = make_console()
     print_comparison(console, found, chosen)
-    if drawn is None:
-        console.print("No picture: matplotlib is not installed (pip install 'fedse[plots]').", markup=False)
-    else:
+    if drawn is not None:
         console.print(f"Picture: {drawn}", soft_wrap=True)
 
 
