@@ -135,3 +135,15 @@ def test_frozen_tensors_get_no_gradient(model: Tiny) -> None:
     trained = [name for name, parameter in model.network.named_parameters() if parameter.requires_grad]
     assert len(trained) == len(adapter.tensors) - 1
     assert all(".lora_" in name for name in trained)
+
+
+def test_learning_goes_on_after_another_adapter_without_further_pairs_was_played(
+    model: Tiny, demonstrations: Any
+) -> None:
+    adapter = widened(model, **{PERSONAL: 3})
+    learner = Imitation(model, epochs=1, batch=2, learning_rate=1e-3)
+    first, _ = learner.learn(adapter, demonstrations, 1)
+    load_adapter(model.network, model.initial_adapter(0))  # The network loses the pair and gets a new one later.
+    again, _ = learner.learn(adapter, demonstrations, 1)
+    assert again.digest() == first.digest()
+    assert all(not np.array_equal(again.tensors[name], tensor) for name, tensor in adapter.tensors.items())

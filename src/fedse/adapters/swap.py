@@ -17,7 +17,7 @@ from fedse.errors import SwapFailed
 from fedse.types import Adapter
 
 
-def _parameters(model: Any) -> dict[str, torch.nn.Parameter]:
+def lora_parameters(model: Any) -> dict[str, torch.nn.Parameter]:
     """LoRA parameters of a PEFT model under the names PEFT uses on disk."""
     return {
         name.replace(".default.", "."): parameter for name, parameter in model.named_parameters() if ".lora_" in name
@@ -28,7 +28,7 @@ def _parameters(model: Any) -> dict[str, torch.nn.Parameter]:
 def load_adapter(model: Any, adapter: Adapter) -> None:
     """Overwrite the model's LoRA tensors. Exact: a tensor that is missing, left over or misshapen is an error."""
     _make_room(model, adapter)
-    parameters = _parameters(model)
+    parameters = lora_parameters(model)
     if parameters.keys() != adapter.tensors.keys():
         odd = sorted(parameters.keys() ^ adapter.tensors.keys())
         raise SwapFailed(f"the adapter does not fit the model: {len(odd)} tensors differ, the first is {odd[0]}.")
@@ -64,14 +64,14 @@ def _make_room(model: Any, adapter: Adapter) -> None:
 
 def train_only(model: Any, adapter: Adapter) -> None:
     """Let gradients reach every LoRA tensor but the adapter's frozen ones."""
-    for name, parameter in _parameters(model).items():
+    for name, parameter in lora_parameters(model).items():
         parameter.requires_grad_(name not in adapter.frozen)
 
 
 @torch.no_grad()
 def read_adapter(model: Any, like: Adapter) -> Adapter:
     """The model's LoRA tensors as an adapter with the configuration of `like`."""
-    tensors = {name: parameter.float().cpu().numpy().copy() for name, parameter in _parameters(model).items()}
+    tensors = {name: parameter.float().cpu().numpy().copy() for name, parameter in lora_parameters(model).items()}
     return Adapter(tensors, like.config)
 
 

@@ -76,7 +76,6 @@ class Imitation:
         return self.learn_together([Lesson(start, trajectories, key)])[0]
 
     def learn_together(self, lessons: Sequence[Lesson]) -> list[Learned]:
-        from fedse.adapters.swap import load_adapter, read_adapter
         from fedse.learners.likelihood import Fitting
 
         lanes = self._lanes_for(lessons[0].start)
@@ -85,30 +84,31 @@ class Imitation:
             return [self.learn_together([lesson])[0] for lesson in lessons]
         settings = self.options.model_dump(exclude={"checkpointing", "adapters_at_once", "tokens_at_once"})
         tokens = self.options.tokens_at_once or (_TOKENS_ON_GPU if self._on_gpu else _TOKENS_ELSEWHERE)
-        network, fittings = self.model.network, []
+        fittings = []
         share = max(1, tokens // len(lessons))
         for through, (start, trajectories, key) in zip(passes, lessons, strict=True):
             with during("adapter"):
-                load_adapter(network, start)
+                through.begin(start)
             fittings.append(Fitting(through, trajectories, self.model.context, key, tokens_at_once=share, **settings))
         lanes.run([fitting.step for fitting in fittings])
         learned: list[Learned] = []
-        for fitting, lesson in zip(fittings, lessons, strict=True):
-            metrics = fitting.finish()
+        for through, fitting, lesson in zip(passes, fittings, lessons, strict=True):
+            metrics = fitting.metrics()
             with during("adapter"):
-                learned.append((read_adapter(network, like=lesson.start), metrics))
+                learned.append((through.result(like=lesson.start), metrics))
         return learned
 
     def _lanes_for(self, start: Adapter) -> Lanes:
-        from fedse.adapters.swap import train_only
+        from fedse.adapters.swap import load_adapter, train_only
         from fedse.learners.lanes import Lanes
         from fedse.learners.passes import pass_for
 
-        with during("adapter"):
-            train_only(self.model.network, start)
         if self._lanes is None or self._suits != _kind(start):
-            self._lanes = Lanes(pass_for(self.model.network, self.options.checkpointing))
-            self._suits = _kind(start)
+            network = self.model.network
+            with during("adapter"):
+                load_adapter(network, start)
+                train_only(network, start)
+            self._lanes, self._suits = Lanes(pass_for(network, self.options.checkpointing)), _kind(start)
         return self._lanes
 
 

@@ -17,8 +17,7 @@ from fedse.types import Trajectory
 class Fitting:
     """One adapter's round of learning: step it until it is done. Several can be stepped in turn.
 
-    Trains the LoRA parameters that the pass has, from what the network holds now. Trajectories longer than the context are
-    cut to it.
+    Trains what the vector of the pass holds. Trajectories longer than the context are cut to it.
     """
 
     def __init__(
@@ -44,7 +43,6 @@ class Fitting:
         self._opening = opening_of(examples) if through.shares_opening else 0
         self._epochs, self._schedule, self._rate = epochs, schedule, learning_rate
         self._tokens_at_once, self._clip, self._proximal = tokens_at_once, clip, proximal
-        self._vector.take()
         self._optimiser = torch.optim.AdamW(
             [self._vector.values], lr=learning_rate, weight_decay=weight_decay, fused=True
         )
@@ -77,9 +75,7 @@ class Fitting:
             self._real += sum(map(len, part))
             self._needed += self._opening + sum(len(example) - self._opening for example in part)
 
-    def finish(self) -> dict[str, float]:
-        """Put the adapter back into the network; the numbers of the round."""
-        self._vector.put_back()
+    def metrics(self) -> dict[str, float]:
         per_epoch = max(1, len(self._losses) // self._epochs)
         with during("transfer"):
             last, first = float(self._losses[-per_epoch:].mean()), float(self._losses[:per_epoch].mean())

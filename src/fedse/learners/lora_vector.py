@@ -3,36 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
+import numpy as np
 import torch
+
+from fedse.adapters.swap import lora_parameters
+from fedse.types import Adapter
 
 
 class LoraVector:
-    """Keeps its place in memory for as long as it lives; the network gets the values when they are put back."""
+    """Keeps its place in memory for as long as it lives."""
 
     def __init__(self, network: Any) -> None:
         self._network = network
-        self.parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        self._names, self.parameters = self._trained()
+        self._take_place()
+
+    def _take_place(self) -> None:
         self.values = torch.nn.Parameter(self._joined(self.parameters))
         self.values.grad = torch.zeros_like(self.values)
-        self._pieces = [
-            piece.view_as(parameter)
-            for piece, parameter in zip(
-                torch.split(self.values.detach(), [parameter.numel() for parameter in self.parameters]),
-                self.parameters,
-                strict=True,
-            )
-        ]
+        self._pieces = self._split(self.values.detach())
 
     def another(self) -> LoraVector:
         """With values of its own, for the same tensors of the same network."""
-        return type(self)(self._network)
+        twin = copy(self)
+        twin._take_place()
+        return twin
 
     @property
     def gradient(self) -> torch.Tensor:
         assert self.values.grad is not None
         return self.values.grad
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the network has other tensors by now, as it has after an adapter with further pairs came and went."""
+        _, parameters = self._trained()
+        return [id(parameter) for parameter in parameters] != [id(parameter) for parameter in self.parameters]
+
+    @torch.no_grad()
+    def hold(self, adapter: Adapter) -> None:
+        """Become this adapter, all of which is trained, without the network."""
+        joined = np.concatenate([adapter.tensors[name].ravel() for name in self._names])
+        self.values.copy_(torch.from_numpy(joined))
+
+    def adapter(self, like: Adapter) -> Adapter:
+        """What is held, with the configuration of `like`."""
+        pieces = self._split(self.values.detach().cpu())
+        tensors = {name: piece.numpy().copy() for name, piece in zip(self._names, pieces, strict=True)}
+        return Adapter(tensors, like.config)
 
     @torch.no_grad()
     def take(self) -> None:
@@ -48,6 +69,14 @@ class LoraVector:
     def add_gradients(self, gradients: Sequence[torch.Tensor]) -> None:
         """Of the network's parameters, in their order."""
         self.gradient.add_(self._joined(gradients))
+
+    def _trained(self) -> tuple[list[str], list[torch.Tensor]]:
+        found = {name: item for name, item in lora_parameters(self._network).items() if item.requires_grad}
+        return list(found), list(found.values())
+
+    def _split(self, values: torch.Tensor) -> list[torch.Tensor]:
+        pieces = torch.split(values, [parameter.numel() for parameter in self.parameters])
+        return [piece.view_as(parameter) for piece, parameter in zip(pieces, self.parameters, strict=True)]
 
     @staticmethod
     def _joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -16,11 +16,15 @@ from fedse.stopwatch import during
 
 class PaddedNetwork:
     def __init__(self, network: Any, vector: LoraVector, checkpointing: bool = False) -> None:
-        self._network, self._vector, self._checkpointing = network, vector, checkpointing
+        self.network, self._vector, self._checkpointing = network, vector, checkpointing
         frozen = next(parameter for parameter in network.parameters() if not parameter.requires_grad)
         self._device = frozen.device
         # A base that was rounded to integers has no precision of its own and computes as its other parts do.
         self._low = network.dtype in (torch.bfloat16, torch.float16)
+
+    def training(self, vector: LoraVector) -> PaddedNetwork:
+        """The same network with the tensors of another vector."""
+        return type(self)(self.network, vector, self._checkpointing)
 
     def add_gradient(self, part: Sequence[Example], importance: float) -> tuple[torch.Tensor, int]:
         """Loss of the examples times `importance`, whose gradient is added to the vector's; tokens that were computed."""
@@ -36,9 +40,9 @@ class PaddedNetwork:
     def loss(self, ids: torch.Tensor, train: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
         """Summed negative log-likelihood of the agent's tokens, each predicted from everything before it."""
         predicting = functional.pad(train[:, 1:], (0, 1))
-        precision = torch.autocast(self._device.type, self._network.dtype, enabled=self._low)
+        precision = torch.autocast(self._device.type, self.network.dtype, enabled=self._low)
         with precision, self._selecting(predicting):
-            logits = self._network(input_ids=ids, attention_mask=attention, use_cache=False).logits
+            logits = self.network(input_ids=ids, attention_mask=attention, use_cache=False).logits
         if logits.dim() == 3:
             logits = logits[predicting]
         return functional.cross_entropy(logits.float(), ids[:, 1:][train[:, 1:]], reduction="sum")
@@ -46,7 +50,7 @@ class PaddedNetwork:
     @contextmanager
     def _selecting(self, predicting: torch.Tensor) -> Iterator[None]:
         """The output layer sees only positions that predict a token of the agent."""
-        head = self._network.get_base_model().get_output_embeddings()
+        head = self.network.get_base_model().get_output_embeddings()
         if head is None:
             yield
             return
@@ -58,15 +62,15 @@ class PaddedNetwork:
 
     @contextmanager
     def _training(self) -> Iterator[None]:
-        self._network.train()
+        self.network.train()
         if self._checkpointing:
-            self._network.get_base_model().gradient_checkpointing_enable({"use_reentrant": False})
+            self.network.get_base_model().gradient_checkpointing_enable({"use_reentrant": False})
         try:
             yield
         finally:
             if self._checkpointing:
-                self._network.get_base_model().gradient_checkpointing_disable()
-            self._network.eval()
+                self.network.get_base_model().gradient_checkpointing_disable()
+            self.network.eval()
 
 
 def collate(examples: Sequence[Example], device: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from fedse.adapters.swap import load_adapter, read_adapter, train_only
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.packed_attention import Segments
 from fedse.learners.packed_llama import PackedLlama, PackTensors
@@ -15,6 +16,7 @@ from fedse.learners.packing import Example, Pack, pack
 from fedse.learners.padded_network import PaddedNetwork
 from fedse.learners.recorded import Recorded
 from fedse.stopwatch import during
+from fedse.types import Adapter
 
 
 class Pass(Protocol):
@@ -25,6 +27,14 @@ class Pass(Protocol):
 
     def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
         """Loss of the examples times `importance`, whose gradient is added to the vector's; tokens that were computed."""
+        ...
+
+    def begin(self, start: Adapter) -> None:
+        """Make the vector hold what of this adapter is trained; it is of the kind that the pass was made for."""
+        ...
+
+    def result(self, like: Adapter) -> Adapter:
+        """What came of it, with the configuration of `like`."""
         ...
 
     def beside(self) -> Pass | None:
@@ -53,6 +63,12 @@ class PackedPass:
     def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
         packed = pack(part, opening)
         return self._loss(packed, importance), len(packed.ids)
+
+    def begin(self, start: Adapter) -> None:
+        self.vector.hold(start)
+
+    def result(self, like: Adapter) -> Adapter:
+        return self.vector.adapter(like)
 
     def beside(self) -> Pass:
         vector = self.vector.another()
@@ -87,6 +103,19 @@ class PaddedPass:
     def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
         del opening  # Nothing is shared here.
         return self._padded.add_gradient(part, importance)
+
+    def begin(self, start: Adapter) -> None:
+        network = self._padded.network
+        load_adapter(network, start)
+        train_only(network, start)
+        if self.vector.outdated:
+            self.vector = LoraVector(network)
+            self._padded = self._padded.training(self.vector)
+        self.vector.take()
+
+    def result(self, like: Adapter) -> Adapter:
+        self.vector.put_back()
+        return read_adapter(self._padded.network, like)
 
     def beside(self) -> None:
         return None
