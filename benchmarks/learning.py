@@ -31,7 +31,7 @@ import numpy as np
 import torch
 import yaml
 
-from fedse.adapters.swap import load_adapter, read_adapter
+from fedse.adapters.swap import load_adapter, read_adapter, train_only
 from fedse.learners.imitation import Imitation
 from fedse.learners.lanes import Lanes
 from fedse.learners.lora_vector import LoraVector
@@ -196,10 +196,12 @@ class WithTrainer:
 class Padded(Imitation):
     def _lanes_for(self, start: Adapter) -> Lanes:
         if self._lanes is None:
-            super()._lanes_for(start)  # Makes the network train what it should.
-            vector = LoraVector(self.model.network)
-            network = PaddedNetwork(self.model.network, vector, self.options.checkpointing)
-            self._lanes = Lanes(PaddedPass(vector, network))
+            network = self.model.network
+            load_adapter(network, start)
+            train_only(network, start)
+            vector = LoraVector(network)
+            padded = PaddedNetwork(network, vector, self.options.checkpointing)
+            self._lanes, self._suits = Lanes(PaddedPass(vector, padded)), (start.layout, start.frozen)
         return self._lanes
 
 

@@ -255,6 +255,7 @@ def main() -> None:
     ways: dict[str, Any] = {"policy": TransformerPolicy, "generate": Generate, "static": StaticGenerate}
     for way in ("policy", *given.ways):
         report(way, timed(ways[way](model, slots=given.slots, reply_tokens=given.reply_tokens), model, plan))
+        model.network.unmerge_adapter()
         torch.cuda.empty_cache()
         if way == "policy" and given.more_episodes:
             policy = TransformerPolicy(model, slots=1024, reply_tokens=given.reply_tokens)

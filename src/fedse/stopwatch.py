@@ -22,7 +22,7 @@ MEANINGS = {
     "loss": "forward pass of the learner",
     "backward": "backward pass of the learner",
     "loss and backward": "both as one CUDA graph, which cannot be divided",
-    "recording": "recording CUDA graphs, once for each size",
+    "recording": "recording CUDA graphs for sizes that are new",
     "optimiser": "clipping and the optimiser's step",
     "aggregate": "checking updates, diagnostics, aggregating",
     "disk": "buffers, journals, updates, rounds, events",

@@ -4,6 +4,7 @@ import gc
 import json
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +45,70 @@ def test_clients_with_different_adapters_play_with_their_own_and_alike_ones_shar
     assert [event["episodes"] for event in events if event["event"] == "episodes_played"] == [50, 25]
 
 
-def test_clients_that_learn_at_once_lead_to_the_same_adapter(tiny_file: Path, tmp_path: Path) -> None:
-    adapters = {}
+def test_clients_that_learn_at_once_lead_to_the_same_adapter(
+    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fedse.learners.imitation import Imitation
+
+    together: list[int] = []
+    learn_together = Imitation.learn_together
+
+    def noted(learner: Imitation, lessons: Any) -> Any:
+        together.append(len(lessons))
+        return learn_together(learner, lessons)
+
+    monkeypatch.setattr(Imitation, "learn_together", noted)
+    found = {}
     for number in (1, 2):
         changes = [f"learner.adapters_at_once={number}", f"learner.tokens_at_once={number * 2048}"]
-        result = fedse.run(fedse.load_experiment(tiny_file, changes), tmp_path / str(number))
-        adapters[number] = result.adapter.digest()
-    assert adapters[1] == adapters[2]
+        experiment = fedse.load_experiment(tiny_file, changes)
+        result = fedse.run(experiment, tmp_path / str(number))
+        found[number] = (result.adapter.digest(), result.test)
+    assert found[1] == found[2]
+    assert together[-6:] == [1, 1, 1, 1, 2, 2]  # Two clients, two rounds.
+    slow = fedse.load_experiment(tiny_file, [*changes, "name=slow", "participation.deadline_minutes=60"])
+    assert fedse.run(slow, tmp_path / "slow").adapter.digest() == found[1][0]
+    assert together[-5:] == [2, 1, 1, 1, 1], "with a deadline nobody waits for others"
+
+
+class Abstaining:
+    """Learns in pairs, and the first of each pair not at all."""
+
+    at_once = 2
+
+    def __init__(self, learner: Any) -> None:
+        self.learner = learner
+
+    def learn(self, *lesson: Any) -> Any:
+        return self.learner.learn(*lesson)
+
+    def learn_together(self, lessons: Any) -> Any:
+        return [None, *[self.learn(*lesson) for lesson in lessons[1:]]]
+
+
+def test_what_was_learned_together_reaches_the_client_it_belongs_to(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    site = {"worlds": [{"name": "maze", "mode": "original"}]}
+    experiment = table_experiment(clients=dict.fromkeys(("a", "b", "c", "d", "e"), site), rounds=1)
+    run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
+    parts = build_parts(experiment)
+    federation = assemble(experiment, replace(parts, learner=Abstaining(parts.learner)), run)
+    adapter = federation.initial_adapter()
+    task = RoundTask(1, "train", pack(adapter), adapter.layout, adapter.config)
+    federation.engine.send(dict.fromkeys("abcde", task))
+    updates = [federation.engine.poll()[0] for _ in "abcde"]
+    # Five in groups of even size: one, two, two.
+    assert [(update.client, update.vector is None, update.counts["learned_from"]) for update in updates] == [
+        ("a", False, updates[0].counts["buffer"]),
+        ("b", True, 0),
+        ("c", False, updates[2].counts["buffer"]),
+        ("d", True, 0),
+        ("e", False, updates[4].counts["buffer"]),
+    ]
+    measured = RoundTask(1, "evaluate", pack(adapter), adapter.layout, adapter.config, "validation")
+    federation.engine.send(dict.fromkeys("abcde", measured))
+    assert [federation.engine.poll()[0].scores[0].episodes for _ in "abcde"] == [5] * 5
 
 
 def test_worlds_in_worker_processes_lead_to_the_same_adapter(

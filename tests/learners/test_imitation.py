@@ -51,8 +51,10 @@ def test_adapters_trained_at_once_are_those_trained_one_after_another(
 ) -> None:
     lessons = lessons_of(tiny, demonstrations)
     options: dict[str, Any] = {"learning_rate": 3e-3, "batch": 2, "proximal": proximal}
-    at_once = Imitation(tiny, tokens_at_once=3 * 700, **options).learn_together(lessons)
-    learner = Imitation(tiny, tokens_at_once=700, **options)
+    # Some batches of two go through the model in two parts.
+    longest = max(len(item.token_ids) for item in demonstrations)
+    at_once = Imitation(tiny, tokens_at_once=3 * longest, **options).learn_together(lessons)
+    learner = Imitation(tiny, tokens_at_once=longest, **options)
     in_turn = [learner.learn(*lesson) for lesson in lessons]
     assert [adapter.digest() for adapter, _ in at_once] == [adapter.digest() for adapter, _ in in_turn]
     assert [metrics for _, metrics in at_once] == [metrics for _, metrics in in_turn]
@@ -68,6 +70,32 @@ def test_a_network_without_a_fast_path_learns_one_after_another(
     at_once = learner.learn_together(lessons)
     in_turn = [learner.learn(*lesson) for lesson in lessons]
     assert [adapter.digest() for adapter, _ in at_once] == [adapter.digest() for adapter, _ in in_turn]
+
+
+def test_a_learner_that_overrides_learning_is_not_passed_by(tiny: Any) -> None:
+    class Other(Imitation):
+        def learn(self, start: Any, trajectories: Any, key: int) -> Any:
+            return start, {}
+
+    assert Imitation(tiny, adapters_at_once=3).at_once == 3
+    assert Other(tiny, adapters_at_once=3).at_once == 1
+
+
+def test_trajectories_longer_than_their_share_of_the_tokens_are_learned_one_after_another(
+    tiny: Any, demonstrations: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lessons = lessons_of(tiny, demonstrations)
+    longest = max(len(item.token_ids) for item in demonstrations)
+    together: list[int] = []
+    monkeypatch.setattr("fedse.learners.lanes.Lanes.passes", lambda lanes, count: _noted(together, lanes, count))
+    Imitation(tiny, tokens_at_once=3 * longest).learn_together(lessons)
+    Imitation(tiny, tokens_at_once=3 * longest - 1).learn_together(lessons)
+    assert together == [3, 1, 1, 1]
+
+
+def _noted(counts: list[int], lanes: Any, count: int) -> Any:
+    counts.append(count)
+    return [*lanes._passes, *[lanes._passes[0].beside() for _ in range(count - 1)]]
 
 
 def test_adapters_of_different_kinds_learn_one_after_another(tiny: Any, demonstrations: Any) -> None:

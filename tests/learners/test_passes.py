@@ -131,6 +131,10 @@ def test_sizes_hold_what_fits_into_them_without_much_waste() -> None:
         {"predicting": len(packed.targets) - 1},
     ):
         assert not replace(sizes, **change).hold(packed), change
+    # Each segment has a copy of the opening's keys.
+    assert not replace(sizes, segments=20 * sizes.segments).hold(packed)
+    without = pack(conversations(*[200] * 6), 0)
+    assert replace(Sizes.that_hold(without), segments=20 * sizes.segments).hold(without)
     # Room for the tokens is not enough: what is empty is divided into segments, too.
     tight = replace(sizes, segments=len(packed.lengths))
     assert tight.tokens > len(packed.ids) and not tight.hold(packed)

@@ -82,13 +82,18 @@ class LocalEngine:
         except TooLate:
             yield from (ClientFailure(name, tasks[name].name, TooLate.__name__) for name in names)
             return
-        most = getattr(self._learner, "at_once", 1)
-        for at in range(0, len(names), most):
-            together = names[at : at + most]
+        for together in self._learning_together(names, until):
             if until is not None and time.monotonic() >= until:
                 yield from (ClientFailure(name, tasks[name].name, TooLate.__name__) for name in together)
                 continue
             yield from self._learn_together({name: tasks[name] for name in together}, played)
+
+    def _learning_together(self, names: Sequence[str], until: float | None) -> Iterator[Sequence[str]]:
+        """In groups of even size. Where time may run out, who learned is not kept waiting for others."""
+        most = getattr(self._learner, "at_once", 1) if until is None else 1
+        number = -(-len(names) // max(1, most))
+        for group in range(number):
+            yield names[group * len(names) // number : (group + 1) * len(names) // number]
 
     def _learn_together(
         self, tasks: Mapping[str, RoundTask], played: dict[str, list[Trajectory]]

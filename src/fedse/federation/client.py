@@ -225,6 +225,14 @@ class Client:
             experience = self.buffer.read(round)
         return Lesson(adapter, experience, stream(self.seed, self.name, round, "learn")) if experience else None
 
+    def taught(self, lesson: Lesson) -> Learned | None:
+        """What comes of a lesson by itself."""
+        with during("learning"):
+            learned = self.learner.learn(*lesson)
+        if learned is not None:
+            self._left_alone(lesson.start, learned[0])
+        return learned
+
     def answer(self, reviewed: Reviewed, learned: Learned | None) -> ClientUpdate:
         """What leaves the site, after its lesson if there was one. Nothing leaves in another way."""
         task, adapter, counts = reviewed.task, reviewed.adapter, dict(reviewed.counts)

@@ -3,7 +3,8 @@
     broadcast -> evaluate the broadcast adapter -> explore -> judge -> filter -> remember -> learn -> send
     -> check -> aggregate
 
-The middle, from evaluate to send, happens at the clients (`Client.plan`, the player, `Client.learn`); the engine carries
+The middle, from evaluate to send, happens at the clients (`Client.plan`, the player, `Client.review`, the
+learner, `Client.answer`); the engine carries
 the adapter to them and their updates back.
 """
 

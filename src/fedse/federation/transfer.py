@@ -68,7 +68,7 @@ def own_adapter(server: Server, client: Client, number: int) -> Adapter | None:
     entered = server.load(number - 1).adapter
     task = RoundTask(number, "train", pack(entered), entered.layout, entered.config)
     lesson = client.lesson(number, client.adapter(task))
-    learned = None if lesson is None else client.learner.learn(*lesson)
+    learned = None if lesson is None else client.taught(lesson)
     return None if learned is None else learned[0]
 
 

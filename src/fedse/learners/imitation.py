@@ -36,9 +36,10 @@ class ImitationOptions(PluginOptions):
     tokens_at_once: int | None = Field(default=None, ge=1)
     """Tokens that go through the model at once, in whole trajectories: fewer save memory and change roundings only. null is
     16,384 on a GPU and 2,048 elsewhere."""
-    adapters_at_once: int | None = Field(default=None, ge=1)
-    """Adapters that one process trains at the same time, where it holds several sites. They share `tokens_at_once`; the
-    results are those of one after another but for roundings. null is 5 on a GPU and 1 elsewhere."""
+    adapters_at_once: int | None = Field(default=None, ge=1, le=16)
+    """Adapters that one process trains at the same time, where it holds several sites and no round has a deadline. They
+    share `tokens_at_once`, and learn one after another where a trajectory is longer than the share. The results are the
+    same but for roundings. null is 5 on a GPU and 1 elsewhere."""
     checkpointing: bool = False
     """Computes the inside of each layer twice instead of keeping it: saves memory, takes longer."""
     clip: float = Field(default=1.0, gt=0)
@@ -66,6 +67,9 @@ class Imitation:
 
     @property
     def at_once(self) -> int:
+        # Who overrides how one adapter is learned means all of them.
+        if type(self).learn is not Imitation.learn or (self._lanes is not None and self._lanes.alone):
+            return 1
         return self.options.adapters_at_once or (_ADAPTERS_ON_GPU if self._on_gpu else 1)
 
     @property
@@ -79,13 +83,12 @@ class Imitation:
         from fedse.learners.likelihood import Fitting
 
         lanes = self._lanes_for(lessons[0].start)
-        passes = lanes.passes(len(lessons))
-        if len(passes) < len(lessons) or any(_kind(lesson.start) != self._suits for lesson in lessons):
+        tokens = self.options.tokens_at_once or (_TOKENS_ON_GPU if self._on_gpu else _TOKENS_ELSEWHERE)
+        share = max(1, tokens // len(lessons))
+        if len(lessons) > 1 and (lanes.alone or not self._fit_together(lessons, share)):
             return [self.learn_together([lesson])[0] for lesson in lessons]
         settings = self.options.model_dump(exclude={"checkpointing", "adapters_at_once", "tokens_at_once"})
-        tokens = self.options.tokens_at_once or (_TOKENS_ON_GPU if self._on_gpu else _TOKENS_ELSEWHERE)
-        fittings = []
-        share = max(1, tokens // len(lessons))
+        passes, fittings = lanes.passes(len(lessons)), []
         for through, (start, trajectories, key) in zip(passes, lessons, strict=True):
             with during("adapter"):
                 through.begin(start)
@@ -97,6 +100,12 @@ class Imitation:
             with during("adapter"):
                 learned.append((through.result(like=lesson.start), metrics))
         return learned
+
+    def _fit_together(self, lessons: Sequence[Lesson], share: int) -> bool:
+        """Whether one kind of pass does for all, and no trajectory takes more than its adapter's share of the tokens."""
+        longest = max(len(item.token_ids) for lesson in lessons for item in lesson.trajectories)
+        alike = all(_kind(lesson.start) == self._suits for lesson in lessons)
+        return alike and min(longest, self.model.context) <= share
 
     def _lanes_for(self, start: Adapter) -> Lanes:
         from fedse.adapters.swap import load_adapter, train_only

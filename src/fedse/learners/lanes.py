@@ -21,10 +21,14 @@ class Lanes:
         self._device = first.vector.values.device
         self._streams: list[torch.cuda.Stream] = []
 
+    @property
+    def alone(self) -> bool:
+        """Whether there can be but one."""
+        return self._passes[0].alone
+
     def passes(self, count: int) -> list[Pass]:
-        """So many, or one where the network allows no more."""
-        while len(self._passes) < count and (another := self._passes[0].beside()) is not None:
-            self._passes.append(another)
+        while len(self._passes) < count:
+            self._passes.append(self._passes[0].beside())
         return self._passes[:count]
 
     def run(self, steps: Sequence[Callable[[], bool]]) -> None:
@@ -37,9 +41,12 @@ class Lanes:
         streams, current = self._streams[: len(steps)], torch.cuda.current_stream(self._device)
         for stream in streams:
             stream.wait_stream(current)
-        _in_turn([_within(stream, step) for stream, step in zip(streams, steps, strict=True)])
-        for stream in streams:
-            current.wait_stream(stream)
+        try:
+            _in_turn([_within(stream, step) for stream, step in zip(streams, steps, strict=True)])
+        finally:
+            # What was made before may be freed after this, and must not be while a lane still uses it.
+            for stream in streams:
+                current.wait_stream(stream)
 
 
 def _in_turn(steps: list[Callable[[], bool]]) -> None:

@@ -24,6 +24,8 @@ class Pass(Protocol):
     """What is trained."""
     shares_opening: bool
     """Whether a beginning that all examples share is computed once."""
+    alone: bool
+    """Whether the network holds the only adapter, so that no other pass can be used at the same time."""
 
     def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
         """Loss of the examples times `importance`, whose gradient is added to the vector's; tokens that were computed."""
@@ -37,8 +39,8 @@ class Pass(Protocol):
         """What came of it, with the configuration of `like`."""
         ...
 
-    def beside(self) -> Pass | None:
-        """Another for another adapter, to be used at the same time; None where the network holds the only one."""
+    def beside(self) -> Pass:
+        """Another for another adapter, to be used at the same time, unless this one is alone."""
         ...
 
 
@@ -55,6 +57,7 @@ class PackedPass:
     """End to end, without padding."""
 
     shares_opening = True
+    alone = False
 
     def __init__(self, vector: LoraVector, llama: PackedLlama) -> None:
         self.vector = vector
@@ -95,6 +98,7 @@ class PaddedPass:
     """Through the network's own forward pass."""
 
     shares_opening = False
+    alone = True
 
     def __init__(self, vector: LoraVector, padded: PaddedNetwork) -> None:
         self.vector = vector
@@ -117,8 +121,8 @@ class PaddedPass:
         self.vector.put_back()
         return read_adapter(self._padded.network, like)
 
-    def beside(self) -> None:
-        return None
+    def beside(self) -> Pass:
+        raise NotImplementedError("the network's own forward pass knows one adapter")
 
 
 def tensors_of(packed: Pack, importance: float, device: torch.device) -> PackTensors:

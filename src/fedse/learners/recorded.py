@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -16,10 +17,13 @@ from fedse.learners.packed_llama import PackedLlama, PackTensors
 from fedse.learners.packing import Pack
 from fedse.stopwatch import during
 
+_STREAMS = 32
+"""That PyTorch has for a GPU."""
 _STEPS = 8
 """Sizes between a power of two and the next. More waste less on padding and record more graphs."""
-_MORE_TOKENS, _MORE_TARGETS = 1.125, 1.5
-"""A pack takes a graph that is there already if it is at most so much larger: recording one takes as long as many passes."""
+_MORE = (1.125, 1.125, 1.5, 2.0)
+"""A pack takes a graph that is there already if its `Sizes.work` is at most so much more than that of its own: recording one
+takes as long as several passes."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +43,21 @@ class Sizes:
         segments = len(pack.lengths) + -(-(tokens - len(pack.ids)) // longest)
         return cls(tokens, pack.opening, _rounded_up(segments, 1), longest, _rounded_up(len(pack.targets), 2))
 
+    @property
+    def work(self) -> tuple[int, int, int, int]:
+        """What a pass takes: tokens, keys (each segment has a copy of the opening's), targets, and the longest segment."""
+        return self.tokens, self.tokens + (self.segments - 1) * self.opening, self.predicting, self.longest
+
     def hold(self, pack: Pack) -> bool:
-        """And are not much larger than they must be."""
+        """And take not much more work than they must."""
         least = Sizes.that_hold(pack)
-        segments = len(pack.lengths) + -(-(self.tokens - len(pack.ids)) // self.longest)
         return (
             self.opening == pack.opening
-            and self.longest >= max(pack.lengths)
-            and self.segments >= segments
-            and least.tokens <= self.tokens <= _MORE_TOKENS * least.tokens
-            and least.predicting <= self.predicting <= _MORE_TARGETS * least.predicting
+            and len(pack.ids) <= self.tokens
+            and len(pack.targets) <= self.predicting
+            and max(pack.lengths) <= self.longest
+            and len(pack.lengths) + -(-(self.tokens - len(pack.ids)) // self.longest) <= self.segments
+            and all(ours <= more * theirs for ours, more, theirs in zip(self.work, _MORE, least.work, strict=True))
         )
 
 
@@ -100,20 +109,32 @@ class _Graph:
     replay: Callable[[], None]
 
 
+_HOLDERS: WeakValueDictionary[int, Recorded] = WeakValueDictionary()
+"""Who records in which stream."""
+
+
 class Recorded:
-    """Graphs share their memory and stay from round to round, as recording one takes a pass of its own."""
+    """Graphs share their memory and stay from round to round, as recording one takes as long as several passes."""
 
     def __init__(self, llama: PackedLlama, vector: LoraVector) -> None:
         self._llama, self._vector = llama, vector
         self._graphs: dict[Sizes, _Graph] = {}
         self._pool = torch.cuda.graph_pool_handle()
-        # Of its own: matrix products have working memory for each stream, and graphs of two adapters run at the same time.
-        self._stream = torch.cuda.Stream(llama.device)  # type: ignore[no-untyped-call]
+        self._stream = self._own_stream()
+
+    def _own_stream(self) -> torch.cuda.Stream:
+        """One in which no other records: matrix products have working memory for each stream, which is part of their graphs,
+        and graphs of two adapters run at the same time. PyTorch hands out the same few streams again and again."""
+        for _ in range(_STREAMS):
+            stream = torch.cuda.Stream(self._llama.device)  # type: ignore[no-untyped-call]
+            if _HOLDERS.setdefault(stream.cuda_stream, self) is self:
+                return stream
+        raise RuntimeError(f"{len(_HOLDERS)} adapters are trained at the same time; a GPU has {_STREAMS} streams.")
 
     def add_gradient(self, pack: Pack, importance: float) -> tuple[torch.Tensor, int]:
         """Loss of the pack times `importance`, whose gradient is added to the vector's; tokens that were computed."""
         suitable = [sizes for sizes in self._graphs if sizes.hold(pack)]
-        sizes = min(suitable, key=attrgetter("tokens", "predicting"), default=Sizes.that_hold(pack))
+        sizes = min(suitable, key=attrgetter("work"), default=Sizes.that_hold(pack))
         factors = np.zeros(sizes.predicting, dtype=np.float32)
         factors[: len(pack.targets)] = importance
         numbers = filled(pack, sizes)
