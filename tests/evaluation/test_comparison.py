@@ -48,6 +48,9 @@ def test_runs_that_differ_in_the_seed_alone_are_one_method() -> None:
     assert list(groups) == ["fed_se", "local", "fed_se, filter=none"]
     assert [run.seed for run in groups["fed_se"]] == [0, 1, 2]
     assert len(groups["fed_se, filter=none"]) == 2
+    many = {f"learner.{name}": 1 for name in "abcde"}
+    runs += [measured("fed_se", seed, name=f"all_changed-s{seed}", settings=many) for seed in (0, 1)]
+    assert list(label_groups(runs))[-1] == "all_changed"
     with pytest.raises(BadInput, match="same experiment with the same seed"):
         label_groups([measured("fed_se"), measured("fed_se")])
 

@@ -154,7 +154,9 @@ def _labels(firsts: Sequence[Measured]) -> list[str]:
             and not (run.method == "fedit" and key.startswith("aggregator."))
         ]
         long = len(unusual) > 4 or any(len(item) > 40 for item in unusual)
-        labels.append(run.name if long else ", ".join([run.method, *unusual]))
+        # A sweep names its runs by variant and seed.
+        variant = run.name.removesuffix(f"-s{run.seed}")
+        labels.append(variant if long else ", ".join([run.method, *unusual]))
     if len(set(labels)) == len(labels):
         return labels
     return [run.name for run in firsts]
