@@ -275,10 +275,18 @@ def run(
         folder.unlock()
 
 
-def open_run(path: str | Path, trackers: Iterable[Tracker] = ()) -> Federation:
-    """A finished or stopped run with its clients, for evaluation. The lock is held until the process ends."""
+def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Sequence[str] = ()) -> Federation:
+    """A finished or stopped run with its clients, for evaluation. The lock is held until the process ends.
+
+    `settings` are `a.b=c` for this time, and may change nothing that makes another experiment.
+    """
     folder = RunFolder.existing(Path(path))
-    experiment = stored_experiment(folder)
+    experiment = load_experiment(folder.path / "experiment.yaml", settings)
+    if changed := differences(stored_experiment(folder).identity(), experiment.identity()):
+        raise BadInput(
+            f"--set {', '.join(changed)}: that is another experiment than the one in {path}; only what changes no result "
+            "can be set here, the keys marked (*) in docs/reference.md."
+        )
     parts = build_parts(experiment)
     folder.lock()
     return assemble(experiment, parts, folder, trackers)

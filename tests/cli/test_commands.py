@@ -114,6 +114,11 @@ def test_eval_measures_any_round_and_stores_the_result(finished: Path) -> None:
     report = json.loads((finished / "rounds/0001/report.json").read_text())
     assert stored["macro"] == report["evaluation"]["macro"]
     assert "macro" in done.stdout
+    elsewhere = command("eval", finished, "--round", 0, "--split", "validation", "--set", "engine.processes=1")
+    assert elsewhere.returncode == 0, elsewhere.stderr
+    assert json.loads((finished / "evaluations" / "validation-0000.json").read_text())["macro"] == stored["macro"]
+    other = command("eval", finished, "--set", "evaluation.tasks=3")
+    assert other.returncode == 2 and "--set evaluation.tasks: that is another experiment" in other.stderr
     wrong = command("eval", finished, "--round", 9)
     assert wrong.returncode == 2 and "complete rounds are 0 to 2" in wrong.stderr
     assert "did you mean 'maze'?" in command("eval", finished, "--world", "mazes").stderr

@@ -18,6 +18,10 @@ def evaluate(
     ] = None,
     world: Annotated[str, typer.Option(help="Only this world.")] = "",
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change what changes no result, e.g. --set policy.url=..."),
+    ] = None,
 ) -> None:
     """Play held-out tasks with a stored adapter, greedy and frozen, and store the result in the run."""
     from fedse.cli.progress import Progress
@@ -36,7 +40,7 @@ def evaluate(
     folder.digest_of(number)
     console = make_console()
     with Progress(console, number) as progress:
-        federation = open_run(run, [progress])
+        federation = open_run(run, [progress], settings or [])
         worlds = sorted({label for client in federation.clients for label in client.worlds})
         if world and world not in worlds:
             raise BadInput(f"--world {world}: {nearest(world, worlds)}This run has: {', '.join(worlds)}.")
