@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -125,9 +126,26 @@ def test_a_swap_that_changes_nothing_the_model_says_is_noticed(tiny: Any, policy
             mask[..., 0] = True
             return mask
 
-    decoder.cache_type = Forgetful
+    decoder._cache = Forgetful(tiny.network.config.num_hidden_layers, policy.slots, decoder._cache.longest)
     with pytest.raises(SwapFailed, match="decoding and learning disagree"):
         policy.load(Adapter({n: t + 0.1 for n, t in tiny.initial_adapter(0).tensors.items()}))
+
+
+def test_adapters_come_and_go_without_taking_more_memory(tiny: Any, policy: TransformerPolicy) -> None:
+    def held() -> int:
+        return sum(item.nbytes for item in gc.get_objects() if type(item) is torch.Tensor)
+
+    adapters = [tiny.initial_adapter(seed) for seed in range(3)]
+    policy.load(adapters[0])
+    gc.collect()
+    gc.disable()  # Whoever waits for the garbage collector waits long: it counts objects, not bytes.
+    try:
+        before = held()
+        for adapter in adapters * 2:
+            policy.load(adapter)
+        assert held() <= before
+    finally:
+        gc.enable()
 
 
 def test_a_table_is_no_language_model() -> None:

@@ -54,18 +54,17 @@ class StepwiseDecoder:
 
     def __init__(self, model: Any, slots: int, forward: ForwardPass) -> None:
         self.forward = forward
-        self.cache_type = SlotCache
         self._slots = slots
         self._device = model.device
         self._end_ids = model.chat.end_ids
-        self._layers = model.network.config.get_text_config().num_hidden_layers
         self._piece_rows, self._piece_tokens = _NEW_TEXT["cpu" if torch.device(model.device).type == "cpu" else "other"]
-        # A piece that ends at the context's edge is filled up beyond it.
-        self._longest = model.context + self._piece_tokens
+        layers = model.network.config.get_text_config().num_hidden_layers
+        # Kept from adapter to adapter: what slots hold of the last one lies behind the tokens that count. A piece that ends
+        # at the context's edge is filled up beyond it.
+        self._cache = SlotCache(layers, slots, model.context + self._piece_tokens)
         self._forget()
 
     def _forget(self) -> None:
-        self._cache = self.cache_type(self._layers, self._slots, self._longest)
         # Every pass writes one token into every slot. One that nobody waits for goes behind the tokens that count.
         self._lengths = [0] * self._slots
         self._replies: dict[int, _Reply] = {}
