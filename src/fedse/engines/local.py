@@ -105,8 +105,7 @@ class LocalEngine:
             with during("adapter"):
                 adapter = self._clients[name].adapter(task)
             reviewed.append(self._clients[name].review(task, adapter, played.pop(name)))
-        with during("learning"):
-            learned = iter(_taught(self._learner, [item.lesson for item in reviewed if item.lesson is not None]))
+        learned = iter(_taught(self._learner, [item.lesson for item in reviewed if item.lesson is not None]))
         return [
             self._clients[name].answer(item, None if item.lesson is None else next(learned))
             for name, item in zip(tasks, reviewed, strict=True)
@@ -138,10 +137,13 @@ class LocalEngine:
 
 
 def _taught(learner: Any, lessons: Sequence[Lesson]) -> Sequence[Learned | None]:
-    if len(lessons) > 1:
+    if not lessons:
+        return []
+    with during("learning"):
+        if len(lessons) == 1:
+            return [learner.learn(*lessons[0])]
         together: Sequence[Learned | None] = learner.learn_together(lessons)
         return together
-    return [learner.learn(*lesson) for lesson in lessons]
 
 
 def groups(plans: Mapping[str, Sequence[Episode]], most: int) -> Iterator[list[str]]:
