@@ -284,8 +284,8 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Seque
     experiment = load_experiment(folder.path / "experiment.yaml", settings)
     if changed := differences(stored_experiment(folder).identity(), experiment.identity()):
         raise BadInput(
-            f"--set {', '.join(changed)}: that is another experiment than the one in {path}; only what changes no result "
-            "can be set here, the keys marked (*) in docs/reference.md."
+            f"{path} holds another experiment (different: {', '.join(changed)}): only what changes no result can be set "
+            "here, the keys marked (*) in docs/reference.md."
         )
     parts = build_parts(experiment)
     folder.lock()

@@ -118,7 +118,7 @@ def test_eval_measures_any_round_and_stores_the_result(finished: Path) -> None:
     assert elsewhere.returncode == 0, elsewhere.stderr
     assert json.loads((finished / "evaluations" / "validation-0000.json").read_text())["macro"] == stored["macro"]
     other = command("eval", finished, "--set", "evaluation.tasks=3")
-    assert other.returncode == 2 and "--set evaluation.tasks: that is another experiment" in other.stderr
+    assert other.returncode == 2 and "holds another experiment (different: evaluation.tasks)" in other.stderr
     wrong = command("eval", finished, "--round", 9)
     assert wrong.returncode == 2 and "complete rounds are 0 to 2" in wrong.stderr
     assert "did you mean 'maze'?" in command("eval", finished, "--world", "mazes").stderr

@@ -11,6 +11,7 @@ from padded_reference import padded_loss
 from fedse.adapters.swap import load_adapter, read_adapter
 from fedse.errors import BadInput
 from fedse.learners.imitation import Imitation
+from fedse.learners.lanes import Lanes
 from fedse.learners.likelihood import pull_back
 from fedse.learners.packing import examples_of, group
 from fedse.models.table import Table
@@ -87,15 +88,16 @@ def test_trajectories_longer_than_their_share_of_the_tokens_are_learned_one_afte
     lessons = lessons_of(tiny, demonstrations)
     longest = max(len(item.token_ids) for item in demonstrations)
     together: list[int] = []
-    monkeypatch.setattr("fedse.learners.lanes.Lanes.passes", lambda lanes, count: _noted(together, lanes, count))
+    passes = Lanes.passes
+
+    def noted(lanes: Lanes, count: int) -> Any:
+        together.append(count)
+        return passes(lanes, count)
+
+    monkeypatch.setattr(Lanes, "passes", noted)
     Imitation(tiny, tokens_at_once=3 * longest).learn_together(lessons)
     Imitation(tiny, tokens_at_once=3 * longest - 1).learn_together(lessons)
     assert together == [3, 1, 1, 1]
-
-
-def _noted(counts: list[int], lanes: Any, count: int) -> Any:
-    counts.append(count)
-    return [*lanes._passes, *[lanes._passes[0].beside() for _ in range(count - 1)]]
 
 
 def test_adapters_of_different_kinds_learn_one_after_another(tiny: Any, demonstrations: Any) -> None:

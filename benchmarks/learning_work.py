@@ -1,0 +1,86 @@
+"""What `learning.py` learns with and from: models, random trajectories, and those of a recipe's experts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+
+from fedse.models.causal_lm import CausalLM
+from fedse.models.huggingface import HuggingFace
+from fedse.models.nano import Nano
+from fedse.models.tiny import byte_tokenizer
+from fedse.plugins import resolve
+from fedse.rollouts.demonstrations import Demonstrations
+from fedse.types import Outcome, Purpose, Trajectory
+
+
+class SmolLM2Shape(CausalLM):
+    name = "benchmark/smollm2-shape"
+
+    def load(self, dtype: Any) -> tuple[Any, Any]:
+        from transformers import LlamaConfig, LlamaForCausalLM
+
+        config = LlamaConfig(
+            vocab_size=49_152,
+            hidden_size=576,
+            intermediate_size=1536,
+            num_hidden_layers=30,
+            num_attention_heads=9,
+            num_key_value_heads=3,
+            max_position_embeddings=8192,
+            tie_word_embeddings=True,
+        )
+        torch.manual_seed(0)
+        return LlamaForCausalLM(config).to(dtype), byte_tokenizer()
+
+
+def model_of(name: str, device: str, threads: int | None) -> Any:
+    made = {"nano": Nano, "smollm2-shape": SmolLM2Shape}.get(name)
+    settings: dict[str, Any] = {"device": device, "threads": threads}
+    return made(**settings) if made else HuggingFace(path=name, **settings)
+
+
+def random_trajectories(
+    count: int, shortest: int, longest: int, opening: int, vocabulary: int, seed: int = 0
+) -> list[Trajectory]:
+    """Observations of 60 to 120 tokens and replies of 20 to 50, as in the worlds."""
+    random = np.random.default_rng(seed)
+    start = random.integers(0, vocabulary, opening).tolist()
+    made = []
+    for length in random.integers(shortest, longest + 1, count):
+        train = [False] * opening
+        while len(train) < length:
+            train += [False] * int(random.integers(60, 121)) + [True] * int(random.integers(20, 51))
+        ids = start + random.integers(0, vocabulary, length - opening).tolist()
+        made.append(
+            Trajectory(
+                client="client",
+                world="world",
+                task=str(len(made)),
+                purpose=Purpose.EXPLORE,
+                round=1,
+                attempt=0,
+                adapter="",
+                steps=(),
+                closing="",
+                outcome=Outcome.SUCCESS,
+                score=1.0,
+                token_ids=tuple(ids),
+                train_mask=(*train[: length - 1], True),
+            )
+        )
+    return made
+
+
+def trajectories_of_recipe(recipe: Path, count: int, model: Any) -> dict[str, list[Trajectory]]:
+    found = {}
+    for client, content in yaml.safe_load(recipe.read_text())["clients"].items():
+        for world in content["worlds"]:
+            options = {key: value for key, value in world.items() if key != "name"}
+            built = resolve("world", world["name"])(**options)
+            found[client] = Demonstrations(count).trajectories(client, world["name"], built, model.chat, 0)
+    return found
