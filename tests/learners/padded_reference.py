@@ -9,7 +9,10 @@ import numpy as np
 import peft
 import torch
 
+from fedse.adapters.plan import PERSONAL, RESIDUAL, factor, in_part
+from fedse.adapters.swap import load_adapter, read_adapter, train_only
 from fedse.learners.packing import Example
+from fedse.types import Adapter
 
 TARGETS = {
     "all": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
@@ -28,6 +31,22 @@ def adapted(base: Any, targets: list[str]) -> Any:
         for parameter in network.parameters():
             parameter += 0.1 * torch.randn(parameter.shape, generator=source).to(parameter)
     return network.eval()
+
+
+def further_pairs(network: Any, *frozen: str) -> Adapter:
+    """Give each module a residual and a personal pair of other ranks, and return the whole adapter. Tensors whose names
+    hold one of `frozen` are not trained."""
+    shared = read_adapter(network, Adapter({}))
+    tensors = dict(shared.tensors)
+    random = np.random.default_rng(1)
+    for part, rank in ((RESIDUAL, 3), (PERSONAL, 2)):
+        for name, tensor in shared.tensors.items():
+            shape = (rank, tensor.shape[1]) if factor(name) == "A" else (tensor.shape[0], rank)
+            tensors[in_part(name, part)] = 0.1 * random.standard_normal(shape).astype(np.float32)
+    adapter = Adapter(tensors, frozen=frozenset(name for name in tensors if any(piece in name for piece in frozen)))
+    load_adapter(network, adapter)
+    train_only(network, adapter)
+    return adapter
 
 
 def conversations(*lengths: int, opening: int = 9, vocabulary: int = 96, seed: int = 0) -> list[Example]:
@@ -61,7 +80,7 @@ def padded_loss(network: Any, examples: Sequence[Example]) -> torch.Tensor:
 
 
 def padded_gradient(network: Any, examples: Sequence[Example]) -> tuple[float, torch.Tensor]:
-    """Loss, and the gradient of all LoRA tensors as one vector."""
+    """Loss, and the gradient of all trained LoRA tensors as one vector."""
     loss = padded_loss(network, examples)
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     gradients = torch.autograd.grad(loss, parameters)

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from padded_reference import TARGETS, adapted, conversations, padded_gradient
+from padded_reference import TARGETS, adapted, conversations, further_pairs, padded_gradient
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
+from fedse.adapters.swap import load_adapter
 from fedse.learners import packed_llama
 from fedse.learners.attention_kernels import CudaFlash, Plain
 from fedse.learners.lora_vector import LoraVector
@@ -50,6 +51,27 @@ def test_packed_loss_and_gradient_are_those_of_the_padded_pass(name: str, target
     assert_same(gradient_of(through, examples, 0), wanted)
     assert_same(gradient_of(through, examples, 9), wanted)
     assert_same(gradient_of(through, examples[:1], 9), padded_gradient(network, examples[:1]))
+
+
+@pytest.mark.parametrize("frozen", [("residual",), ("lora_A.weight", "residual"), ("lora_B.",), ()])
+@pytest.mark.parametrize("targets", TARGETS)
+def test_further_pairs_and_frozen_tensors_are_packed_too(targets: str, frozen: tuple[str, ...]) -> None:
+    network = adapted(NETWORKS["qwen2"](), TARGETS[targets])
+    adapter = further_pairs(network, *frozen)
+    through = pass_for(network, checkpointing=False)
+    assert type(through) is PackedPass
+    examples = conversations(40, 25, 150, 12)
+    wanted = padded_gradient(network, examples)
+    assert_same(gradient_of(through, examples, 9), wanted)
+    # Another adapter of the kind, frozen tensors included, and a second pass at the same time.
+    other = replace(adapter, tensors={name: 1.5 * tensor for name, tensor in adapter.tensors.items()})
+    beside = through.beside()
+    for each, held in ((through, other), (beside, adapter)):
+        each.begin(held)
+    assert_same(gradient_of(beside, examples, 9), wanted)
+    assert through.result(other).digest() == other.digest()
+    load_adapter(network, other)
+    assert_same(gradient_of(through, examples, 9), padded_gradient(network, examples))
 
 
 def test_ways_to_save_memory_change_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +199,14 @@ def test_what_the_packed_pass_does_not_know_it_leaves_alone() -> None:
     assert not PackedLlama.suits(adapted(llama(rope_parameters=dynamic), some))
     window = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=64))
     assert not PackedLlama.suits(adapted(window, some))
+    several = adapted(llama(), some)
+    further_pairs(several)
+    assert PackedLlama.suits(several)
+    several.base_model.set_adapter(["default", "residual"])
+    assert not PackedLlama.suits(several)
+    uneven = adapted(llama(), some)
+    uneven.get_base_model().model.layers[0].self_attn.v_proj.scaling["default"] *= 2
+    assert not PackedLlama.suits(uneven)
 
 
 def test_the_vector_is_the_networks_adapter_and_goes_back_to_it() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from padded_reference import TARGETS, adapted, conversations, padded_gradient
+from padded_reference import TARGETS, adapted, conversations, further_pairs, padded_gradient
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from fedse.learners.imitation import Imitation
@@ -61,10 +61,12 @@ def test_float32_equals_the_padded_pass(opening: int) -> None:
     assert distance(packed, gradient) < 1e-4
 
 
-@pytest.mark.parametrize("way", ["recorded", "checkpointing", "not recorded", "padded"])
+@pytest.mark.parametrize("way", ["recorded", "checkpointing", "not recorded", "padded", "further pairs"])
 @pytest.mark.parametrize("opening", [0, 90])
 def test_bfloat16_is_as_near_to_the_true_gradient_as_the_padded_pass(way: str, opening: int) -> None:
     net = network(torch.bfloat16)
+    if way == "further pairs":
+        further_pairs(net, "residual", "lora_A.weight")
     if way == "not recorded":
         vector = LoraVector(net)
         through: Pass = PackedPass(vector, PackedLlama(net, vector))

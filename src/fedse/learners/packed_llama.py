@@ -72,17 +72,19 @@ Factors = Sequence[torch.Tensor]
 
 
 class _Arrange(torch.autograd.Function):
-    """The vector's values in another order, with zeros between; each value stands in one place."""
+    """Trained and fixed values in another order, with zeros between; each trained value stands in one place."""
 
     @staticmethod
-    def forward(ctx: Any, values: torch.Tensor, order: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    def forward(
+        ctx: Any, values: torch.Tensor, fixed: torch.Tensor, order: torch.Tensor, places: torch.Tensor
+    ) -> torch.Tensor:
         ctx.save_for_backward(places)
-        return functional.pad(values, (0, 1)).index_select(0, order)
+        return torch.cat((values, fixed)).index_select(0, order)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (places,) = ctx.saved_tensors
-        return gradients[0].index_select(0, places), None, None
+        return gradients[0].index_select(0, places), None, None, None
 
 
 class PackedLlama:
@@ -124,15 +126,15 @@ class PackedLlama:
             return False
         if base.model.rotary_emb.rope_type not in _STEADY_ROTATIONS:
             return False
-        frozen = [parameter for parameter in network.parameters() if not parameter.requires_grad]
-        if len({(parameter.dtype, parameter.device) for parameter in frozen}) != 1:
+        plain = [parameter for name, parameter in network.named_parameters() if ".lora_" not in name]
+        if len({(parameter.dtype, parameter.device) for parameter in plain}) != 1:
             return False
         *inner, head = linear_modules(base)
         adapted = [module for module in inner if hasattr(module, "base_layer")]
         return (
             not hasattr(head, "base_layer")
-            and all(module.active_adapters == ["default"] and not module.merged for module in adapted)
-            and all(parameter.requires_grad for name, parameter in network.named_parameters() if ".lora_" in name)
+            and all(set(module.active_adapters) == set(module.lora_A) and not module.merged for module in adapted)
+            and len({scale for module in adapted for scale in module.scaling.values()}) == 1
         )
 
     def _layer(self, layer: Any, layout: _FactorLayout, joined: bool) -> _Layer:
@@ -162,7 +164,8 @@ class PackedLlama:
         return loss.detach()
 
     def loss(self, pack: PackTensors) -> torch.Tensor:
-        arranged: torch.Tensor = _Arrange.apply(self._vector.values.to(self.dtype), self._order, self._places)  # type: ignore[no-untyped-call]
+        values, fixed = self._vector.values.to(self.dtype), self._vector.fixed.to(self.dtype)
+        arranged: torch.Tensor = _Arrange.apply(values, fixed, self._order, self._places)  # type: ignore[no-untyped-call]
         sizes = [rows * columns for rows, columns in self._shapes]
         factors = [piece.view(shape) for piece, shape in zip(torch.split(arranged, sizes), self._shapes, strict=True)]
         hidden = functional.embedding(pack.ids, self._body.embed_tokens.weight)
@@ -225,17 +228,19 @@ def _projected(inputs: torch.Tensor, matrices: tuple[_Matrix, ...], factors: Fac
 
 
 class _FactorLayout:
-    """Collects where each entry of each joined factor stands in the vector.
+    """Collects where each entry of each joined factor stands in the vector, or among its fixed values after it.
 
-    For joined layers the A's stand one below the other and the B's along the diagonal of one matrix.
+    The A's of joined layers, and of several pairs in one layer, stand one below the other; the B's of one layer side by
+    side, and those of joined layers along the diagonal of one matrix.
     """
 
     def __init__(self, vector: LoraVector) -> None:
         self._begin = {}
         self._size = 0
-        for parameter in vector.parameters:
+        for parameter in (*vector.parameters, *vector.frozen):
             self._begin[id(parameter)] = self._size
             self._size += parameter.numel()
+        self._trained = vector.values.numel()
         self._entries: list[torch.Tensor] = []
 
     def matrix(self, *modules: Any) -> _Matrix:
@@ -247,12 +252,12 @@ class _FactorLayout:
         adapted = [module for module in modules if hasattr(module, "base_layer")]
         if not adapted:
             return _Matrix(weight, bias, None, 0.0)
-        downs = [self._places(module.lora_A["default"].weight) for module in adapted]
+        downs = [self._places(module.lora_A[name].weight) for module in adapted for name in module.active_adapters]
         ups = torch.full((len(weight), sum(map(len, downs))), self._size)
         row = column = 0
         for module in modules:
-            if module in adapted:
-                up = self._places(module.lora_B["default"].weight)
+            for name in module.active_adapters if module in adapted else ():
+                up = self._places(module.lora_B[name].weight)
                 ups[row : row + up.shape[0], column : column + up.shape[1]] = up
                 column += up.shape[1]
             row += module.out_features
@@ -264,9 +269,9 @@ class _FactorLayout:
         return torch.arange(begin, begin + parameter.numel()).view(parameter.shape)
 
     def done(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, list[tuple[int, int]]]:
-        """Which value of the vector stands where (its size: none), where each value stands, and the factors' shapes."""
+        """Which value stands where (the last is zero), where each trained one stands, and the factors' shapes."""
         order = torch.cat([entry.flatten() for entry in self._entries])
         places = torch.empty(self._size + 1, dtype=torch.long)
         places[order] = torch.arange(len(order))
         shapes = [(entry.shape[0], entry.shape[1]) for entry in self._entries]
-        return order.to(device), places[: self._size].to(device), shapes
+        return order.to(device), places[: self._trained].to(device), shapes
