@@ -104,6 +104,20 @@ def test_without_history_only_what_a_round_learns_from_makes_a_repeat(tmp_path: 
     ]
 
 
+@pytest.mark.parametrize("found", [1, 0])
+def test_without_history_a_client_that_comes_late_still_learns_from_what_its_buffer_began_with(
+    tmp_path: Path, found: int
+) -> None:
+    buffer = _open(tmp_path, history=False)
+    buffer.remember(0, [_trajectory(0, "x")])
+    for _ in range(2):  # The second time the round is repeated.
+        assert buffer.remember(3, [_trajectory(3, "y")][:found]) == found
+        buffer.close()
+        assert [item.round for item in buffer.read(3)] == [0, 3][: 1 + found]
+    buffer.remember(4, [_trajectory(4, "x")])
+    assert [item.round for item in buffer.read(4)] == [4]
+
+
 def test_equal_token_ids_with_another_train_mask_are_another_trajectory(tmp_path: Path) -> None:
     masks = [(False, True, True), (False, False, True), (False, True, True)]
     kept = [_trajectory(attempt=number, train_mask=mask) for number, mask in enumerate(masks)]
