@@ -10,9 +10,9 @@ from padded_reference import padded_loss
 
 from fedse.adapters.swap import load_adapter, read_adapter
 from fedse.errors import BadInput
-from fedse.learners.imitation import Imitation
+from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.learners.lanes import Lanes
-from fedse.learners.likelihood import pull_back
+from fedse.learners.likelihood import Fitting, pull_back
 from fedse.learners.packing import examples_of, group
 from fedse.models.table import Table
 from fedse.rollouts.demonstrations import Demonstrations
@@ -71,6 +71,41 @@ def test_a_network_without_a_fast_path_learns_one_after_another(
     at_once = learner.learn_together(lessons)
     in_turn = [learner.learn(*lesson) for lesson in lessons]
     assert [adapter.digest() for adapter, _ in at_once] == [adapter.digest() for adapter, _ in in_turn]
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_gpu_without_memory_is_one_sentence_that_says_what_helps(
+    tiny: Any, demonstrations: Any, monkeypatch: pytest.MonkeyPatch, hidden: bool
+) -> None:
+    def full(fitting: Fitting) -> bool:
+        try:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        finally:
+            if hidden:
+                raise RuntimeError("operation failed due to a previous error during capture")
+
+    monkeypatch.setattr(Fitting, "step", full)
+    with pytest.raises(BadInput, match=r"to train 1 adapter\(s\) with 64 tokens at once.*learner.checkpointing=true"):
+        Imitation(tiny, tokens_at_once=64).learn(tiny.initial_adapter(0), demonstrations, 1)
+
+
+def test_other_errors_of_the_learner_keep_their_name(
+    tiny: Any, demonstrations: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(fitting: Fitting) -> bool:
+        raise RuntimeError("shapes do not match")
+
+    monkeypatch.setattr(Fitting, "step", broken)
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        Imitation(tiny).learn(tiny.initial_adapter(0), demonstrations, 1)
+
+
+def test_checkpointing_changes_no_bit_so_that_a_run_may_go_on_with_it(tiny: Any, demonstrations: Any) -> None:
+    start = tiny.initial_adapter(0)
+    learned = [Imitation(tiny, checkpointing=way).learn(start, demonstrations, 1)[0].digest() for way in (False, True)]
+    assert learned[0] == learned[1] != start.digest()
+    identities = {str(ImitationOptions(checkpointing=way).identity()) for way in (False, True)}
+    assert len(identities) == 1
 
 
 def test_a_learner_that_overrides_learning_is_not_passed_by(tiny: Any) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
@@ -23,6 +24,7 @@ _ADAPTERS_ON_GPU = 5
 class ImitationOptions(PluginOptions):
     """Two epochs of AdamW at 5e-5 with a cosine schedule are the paper's; small models want a larger rate."""
 
+    operational: ClassVar[frozenset[str]] = frozenset({"checkpointing"})
     epochs: int = Field(default=2, ge=1)
     """Passes over the buffer in each round."""
     learning_rate: float = Field(default=5e-5, gt=0)
@@ -88,18 +90,20 @@ class Imitation:
         if len(lessons) > 1 and (lanes.alone or not self._fit_together(lessons, share)):
             return [self.learn_together([lesson])[0] for lesson in lessons]
         settings = self.options.model_dump(exclude={"checkpointing", "adapters_at_once", "tokens_at_once"})
-        passes, fittings = lanes.passes(len(lessons)), []
-        for through, (start, trajectories, key) in zip(passes, lessons, strict=True):
-            with during("adapter"):
-                through.begin(start)
-            fittings.append(Fitting(through, trajectories, self.model.context, key, tokens_at_once=share, **settings))
-        lanes.run([fitting.step for fitting in fittings])
-        learned: list[Learned] = []
-        for through, fitting, lesson in zip(passes, fittings, lessons, strict=True):
-            metrics = fitting.metrics()
-            with during("adapter"):
-                learned.append((through.result(like=lesson.start), metrics))
-        return learned
+        with _memory_explained(len(lessons), tokens):
+            passes, fittings = lanes.passes(len(lessons)), []
+            for through, (start, trajectories, key) in zip(passes, lessons, strict=True):
+                with during("adapter"):
+                    through.begin(start)
+                fitting = Fitting(through, trajectories, self.model.context, key, tokens_at_once=share, **settings)
+                fittings.append(fitting)
+            lanes.run([fitting.step for fitting in fittings])
+            learned: list[Learned] = []
+            for through, fitting, lesson in zip(passes, fittings, lessons, strict=True):
+                metrics = fitting.metrics()
+                with during("adapter"):
+                    learned.append((through.result(like=lesson.start), metrics))
+            return learned
 
     def _fit_together(self, lessons: Sequence[Lesson], share: int) -> bool:
         """Whether one kind of pass does for all, and no trajectory takes more than its adapter's share of the tokens."""
@@ -119,6 +123,27 @@ class Imitation:
                 train_only(network, start)
             self._lanes, self._suits = Lanes(pass_for(network, self.options.checkpointing)), _kind(start)
         return self._lanes
+
+
+@contextmanager
+def _memory_explained(adapters: int, tokens: int) -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        if not _ran_out_of_memory(error):
+            raise
+        raise BadInput(
+            f"learner: no memory is left on the GPU to train {adapters} adapter(s) with {tokens:,} tokens at once. The run "
+            "can go on with `--set learner.checkpointing=true`, or when other processes have left the GPU; a new one "
+            "needs less with a smaller `learner.tokens_at_once` or `policy.slots`."
+        ) from error
+
+
+def _ran_out_of_memory(error: BaseException | None) -> bool:
+    """Ending the recording of a graph fails too, and hides the reason behind its own error."""
+    import torch
+
+    return error is not None and (isinstance(error, torch.OutOfMemoryError) or _ran_out_of_memory(error.__context__))
 
 
 def _kind(start: Adapter) -> object:
