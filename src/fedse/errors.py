@@ -44,6 +44,10 @@ class CannotWrite(FedseError):
     """The disk is full or the folder is read-only."""
 
 
+class GpuFull(FedseError):
+    """The GPU has too little memory for what was asked of it."""
+
+
 class CannotPull(FedseError):
     """A model could not be fetched, or what came is not what it should be."""
 

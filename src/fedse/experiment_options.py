@@ -132,7 +132,8 @@ class Experiment(PluginOptions):
             )
         if self.learning and not self.exploring and not self.buffer.history:
             raise ValueError(
-                "after round 1 `buffer.history: false` learns from exploration alone, and this experiment explores nothing"
+                "after its first round a client with `buffer.history: false` learns from exploration alone, and this "
+                "experiment explores nothing"
             )
         return self
 

@@ -9,7 +9,7 @@ import torch
 from padded_reference import padded_loss
 
 from fedse.adapters.swap import load_adapter, read_adapter
-from fedse.errors import BadInput
+from fedse.errors import BadInput, GpuFull
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.learners.lanes import Lanes
 from fedse.learners.likelihood import Fitting, pull_back
@@ -85,8 +85,10 @@ def test_a_gpu_without_memory_is_one_sentence_that_says_what_helps(
                 raise RuntimeError("operation failed due to a previous error during capture")
 
     monkeypatch.setattr(Fitting, "step", full)
-    with pytest.raises(BadInput, match=r"to train 1 adapter\(s\) with 64 tokens at once.*learner.checkpointing=true"):
+    with pytest.raises(GpuFull, match=r"adapters at once: 1, tokens at once: 64\).* `learner.checkpointing: true`"):
         Imitation(tiny, tokens_at_once=64).learn(tiny.initial_adapter(0), demonstrations, 1)
+    with pytest.raises(GpuFull, match="the run can go on when other processes have left"):
+        Imitation(tiny, checkpointing=True).learn(tiny.initial_adapter(0), demonstrations, 1)
 
 
 def test_other_errors_of_the_learner_keep_their_name(

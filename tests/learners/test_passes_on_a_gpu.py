@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from padded_reference import TARGETS, adapted, conversations, further_pairs, padded_gradient
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from fedse.adapters.swap import load_adapter
 from fedse.learners.imitation import Imitation
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.packed_llama import PackedLlama
@@ -90,6 +92,26 @@ def test_bfloat16_is_as_near_to_the_true_gradient_as_the_padded_pass(way: str, o
         assert ours[0] == pytest.approx(exact[0], rel=1e-2)
         assert distance(ours[1], exact[1]) < max(1.5 * distance(theirs[1], exact[1]), 0.01)
         assert distance(ours[1], exact[1]) < 0.1
+
+
+def test_a_recorded_pass_reads_the_frozen_tensors_of_the_adapter_that_it_holds_now() -> None:
+    net = network(torch.bfloat16)
+    adapter = further_pairs(net, "residual", "lora_A.weight")
+    other = replace(adapter, tensors={name: 1.5 * tensor for name, tensor in adapter.tensors.items()})
+    examples = conversations(400, 250, opening=90, vocabulary=1000)
+    first = pass_for(net, checkpointing=False)
+    assert type(first) is RecordedPass
+    second = first.beside()
+    wanted = {}
+    for held in (adapter, other):
+        load_adapter(net, held)
+        wanted[id(held)] = padded_gradient(net, examples)[1]
+    assert distance(wanted[id(adapter)], wanted[id(other)]) > 0.1
+    for held, beside in ((adapter, other), (other, adapter), (adapter, adapter)):
+        first.begin(held)
+        second.begin(beside)
+        assert distance(gradient_of(first, examples, 90)[1], wanted[id(held)]) < 0.05
+        assert distance(gradient_of(second, examples, 90)[1], wanted[id(beside)]) < 0.05
 
 
 def test_recording_adds_a_gradient_once_and_on_top_of_what_is_there() -> None:

@@ -55,8 +55,8 @@ class BufferOptions(PluginOptions):
     repeats: bool = False
     """Keep trajectories whose token ids and train mask equal those of an earlier one of the same task."""
     history: bool = True
-    """Learn from all rounds and from what the buffer began with; false: from what the same round found alone, and in the
-    client's first round also from what the buffer began with."""
+    """Learn from all rounds and from what the buffer began with; false: from what the same round found alone, and up to
+    the first round that the client finishes also from what the buffer began with."""
     cap: int | None = Field(default=None, ge=1)
     """Learn from at most this many trajectories, the newest first; demonstrations go last."""
     per_task: int | None = Field(default=None, ge=1)
@@ -179,8 +179,6 @@ class Buffer:
         added = 0
         with self._explained(), self._transaction():
             self._connection.execute("DELETE FROM trajectories WHERE round >= ?", (round,))
-            if 0 < round < self._first_round():
-                self._connection.execute("INSERT OR REPLACE INTO facts VALUES ('first_round', ?)", (str(round),))
             # Sorted, so that of two equal ones the same is stored whatever order they come in.
             for trajectory in sorted(trajectories, key=lambda item: (item.world, item.task, item.attempt)):
                 if trajectory.round != round:
@@ -206,14 +204,18 @@ class Buffer:
 
     def _since(self, round: int) -> int:
         """The earliest round that a round learns from. To the first, what the buffer began with is new as well."""
-        return 0 if self.options.history or round <= self._first_round() else round
+        return 0 if self.options.history or round <= self._first_learned() else round
 
-    def _first_round(self) -> float:
-        """In which the client took part; it may have missed earlier ones. Later than any as long as there was none."""
-        (noted,) = self._connection.execute("SELECT MIN(value + 0) FROM facts WHERE name = 'first_round'").fetchone()
-        # Older versions of fedse noted nothing.
-        (found,) = self._connection.execute("SELECT MIN(round) FROM trajectories WHERE round > 0").fetchone()
-        return min((round for round in (noted, found) if round is not None), default=math.inf)
+    def learned(self, round: int) -> None:
+        """Note that a client has learned from what this round reads. Only one without history has to know."""
+        if not self.options.history and round < self._first_learned():
+            with self._explained():
+                self._connection.execute("INSERT OR REPLACE INTO facts VALUES ('first_learned', ?)", (str(round),))
+
+    def _first_learned(self) -> float:
+        """A client may have missed round 1, or failed in it. Later than any round as long as there was none."""
+        noted = self._connection.execute("SELECT value FROM facts WHERE name = 'first_learned'").fetchone()
+        return int(noted[0]) if noted else math.inf
 
     def read(self, round: int | None = None) -> list[Trajectory]:
         """What to learn from in a round (the newest), in an order that depends on nothing but the content."""

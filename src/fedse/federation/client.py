@@ -241,6 +241,7 @@ class Client:
             following, metrics = learned[0], dict(learned[1])
             self._left_alone(adapter, following)
             self.private_part.keep(task.round, private(following, self.tensors))
+            self._note_lesson(task.round)
             with during("adapter"):
                 vector = pack(sent(following, self.tensors)) if self.own is None else None
             counts["learned_from"] = len(reviewed.lesson.trajectories)
@@ -249,6 +250,13 @@ class Client:
         layout = sent(adapter, self.tensors).layout
         update = ClientUpdate(self.name, task.round, vector, layout, counts, metrics, reviewed.scores, task.name)
         return self.outgoing.release(update, part_to_send(task, self.tensors))
+
+    def _note_lesson(self, round: int) -> None:
+        with during("disk"):
+            try:
+                self.buffer.learned(round)
+            finally:
+                self.buffer.close()
 
     def _left_alone(self, before: Adapter, after: Adapter) -> None:
         for name in sorted(before.frozen):

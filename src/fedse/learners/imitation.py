@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from fedse.errors import BadInput
+from fedse.errors import BadInput, GpuFull
 from fedse.plugins import PluginOptions
 from fedse.stopwatch import during
 from fedse.types import Adapter, Learned, Lesson, Trajectory
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _TOKENS_ON_GPU, _TOKENS_ELSEWHERE = 16_384, 2_048
 _ADAPTERS_ON_GPU = 5
+_OUT_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 class ImitationOptions(PluginOptions):
@@ -78,19 +79,23 @@ class Imitation:
     def _on_gpu(self) -> bool:
         return str(self.model.device).startswith("cuda")
 
+    @property
+    def _tokens_at_once(self) -> int:
+        return self.options.tokens_at_once or (_TOKENS_ON_GPU if self._on_gpu else _TOKENS_ELSEWHERE)
+
     def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Learned:
         return self.learn_together([Lesson(start, trajectories, key)])[0]
 
     def learn_together(self, lessons: Sequence[Lesson]) -> list[Learned]:
         from fedse.learners.likelihood import Fitting
 
-        lanes = self._lanes_for(lessons[0].start)
-        tokens = self.options.tokens_at_once or (_TOKENS_ON_GPU if self._on_gpu else _TOKENS_ELSEWHERE)
-        share = max(1, tokens // len(lessons))
+        with self._memory_explained(1):
+            lanes = self._lanes_for(lessons[0].start)
+        share = max(1, self._tokens_at_once // len(lessons))
         if len(lessons) > 1 and (lanes.alone or not self._fit_together(lessons, share)):
             return [self.learn_together([lesson])[0] for lesson in lessons]
         settings = self.options.model_dump(exclude={"checkpointing", "adapters_at_once", "tokens_at_once"})
-        with _memory_explained(len(lessons), tokens):
+        with self._memory_explained(len(lessons)):
             passes, fittings = lanes.passes(len(lessons)), []
             for through, (start, trajectories, key) in zip(passes, lessons, strict=True):
                 with during("adapter"):
@@ -105,6 +110,20 @@ class Imitation:
                     learned.append((through.result(like=lesson.start), metrics))
             return learned
 
+    @contextmanager
+    def _memory_explained(self, adapters: int) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            if not _ran_out_of_memory(error):
+                raise
+            now = "" if self.options.checkpointing else " with `learner.checkpointing: true`, or"
+            raise GpuFull(
+                f"the GPU has no memory left for the learner (adapters at once: {adapters}, tokens at once: "
+                f"{self._tokens_at_once:,}); the run can go on{now} when other processes have left the GPU, and a new one "
+                "needs less with a smaller `learner.tokens_at_once` or `policy.slots`."
+            ) from error
+
     def _fit_together(self, lessons: Sequence[Lesson], share: int) -> bool:
         """Whether one kind of pass does for all, and no trajectory takes more than its adapter's share of the tokens."""
         longest = max(len(item.token_ids) for lesson in lessons for item in lesson.trajectories)
@@ -118,6 +137,7 @@ class Imitation:
 
         if self._lanes is None or self._suits != _kind(start):
             network = self.model.network
+            self._lanes = None  # Its graphs and matrices leave the memory before others come.
             with during("adapter"):
                 load_adapter(network, start)
                 train_only(network, start)
@@ -125,25 +145,11 @@ class Imitation:
         return self._lanes
 
 
-@contextmanager
-def _memory_explained(adapters: int, tokens: int) -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:
-        if not _ran_out_of_memory(error):
-            raise
-        raise BadInput(
-            f"learner: no memory is left on the GPU to train {adapters} adapter(s) with {tokens:,} tokens at once. The run "
-            "can go on with `--set learner.checkpointing=true`, or when other processes have left the GPU; a new one "
-            "needs less with a smaller `learner.tokens_at_once` or `policy.slots`."
-        ) from error
-
-
 def _ran_out_of_memory(error: BaseException | None) -> bool:
     """Ending the recording of a graph fails too, and hides the reason behind its own error."""
-    import torch
-
-    return error is not None and (isinstance(error, torch.OutOfMemoryError) or _ran_out_of_memory(error.__context__))
+    return error is not None and (
+        any(sign in str(error) for sign in _OUT_OF_MEMORY) or _ran_out_of_memory(error.__context__)
+    )
 
 
 def _kind(start: Adapter) -> object:

@@ -30,6 +30,8 @@ _STEADY_ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings that do not depend on how long the longest conversation is."""
 _MOST_BYTES = 4 * 2**30
 """Joining matrices makes a second copy of them. Larger networks gain little by it and would need much memory."""
+_HIGHEST_RANK = 64
+"""Of a module, to be joined with others: the joined B's are mostly zeros."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,9 @@ class PackedLlama:
         self.can_be_recorded = isinstance(self._kernel, CudaFlash)
         """Whether a CUDA graph can hold a pass: no loop that depends on the pack."""
         layout = _FactorLayout(vector)
-        joined = sum(parameter.nbytes for parameter in network.parameters()) <= _MOST_BYTES
+        rank = max(sum(module.r.values()) for module in linear_modules(base) if hasattr(module, "base_layer"))
+        size = sum(parameter.nbytes for parameter in network.parameters())
+        joined = size <= _MOST_BYTES and rank <= _HIGHEST_RANK
         self._layers = [self._layer(layer, layout, joined) for layer in self._body.layers]
         self._order, self._places, self._shapes = layout.done(self.device)
 
