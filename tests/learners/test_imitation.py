@@ -102,7 +102,12 @@ def test_other_errors_of_the_learner_keep_their_name(
         Imitation(tiny).learn(tiny.initial_adapter(0), demonstrations, 1)
 
 
-def test_checkpointing_changes_no_bit_so_that_a_run_may_go_on_with_it(tiny: Any, demonstrations: Any) -> None:
+@pytest.mark.parametrize("packed", [True, False])
+def test_checkpointing_changes_no_bit_so_that_a_run_may_go_on_with_it(
+    tiny: Any, demonstrations: Any, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    if not packed:
+        monkeypatch.setattr("fedse.learners.packed_llama.PackedLlama.suits", lambda network: False)
     start = tiny.initial_adapter(0)
     learned = [Imitation(tiny, checkpointing=way).learn(start, demonstrations, 1)[0].digest() for way in (False, True)]
     assert learned[0] == learned[1] != start.digest()
