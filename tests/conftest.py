@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,13 @@ import pytest
 
 import fedse
 from fedse.experiment import Experiment
+
+
+@pytest.fixture(scope="session", autouse=True)
+def children_hear_ctrl_c() -> None:
+    """A shell lets what it runs in the background ignore this signal, and every process that a test starts inherits that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

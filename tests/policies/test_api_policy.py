@@ -610,15 +610,7 @@ def test_an_interrupted_run_does_not_wait_for_its_server(tmp_path: Path) -> None
     with LocalServer(lambda number, body: Said(pause=60) if number else Said()) as server:
         (tmp_path / "e.yaml").write_text(experiment(server, rounds=0).to_yaml())
         line = [sys.executable, "-m", "fedse", "run", "e.yaml"]
-        run = subprocess.Popen(
-            line,
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            # A shell lets what it runs in the background ignore this signal, and a child inherits that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+        run = subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         until = time.monotonic() + 60
         while len(server.requests) < 2 and time.monotonic() < until:
             time.sleep(0.05)
