@@ -143,12 +143,21 @@ def test_operational_options_are_named_by_real_fields_and_do_not_change_identity
         for name in names:
             options = options_of(kind, name)
             assert getattr(options, "operational", frozenset()) <= options.model_fields.keys(), name
+            assert getattr(options, "rounding", frozenset()) <= options.model_fields.keys(), name
     slow, quick = (
         Part(kind="engine", name="local", options={"processes": processes}).identity() for processes in (0, 4)
     )
     assert slow == quick == {"name": "local"}
-    assert {"device", "threads", "slots", "micro_batch"}.isdisjoint(
-        options_of("model", "tiny").operational
-        | options_of("policy", "transformer").operational
-        | options_of("learner", "imitation").operational
-    ), "these change how sums are rounded"
+    for kind, name, options in (
+        ("model", "tiny", {"threads": 2}),
+        ("policy", "transformer", {"slots": 3}),
+        ("learner", "imitation", {"tokens_at_once": 9, "adapters_at_once": 2}),
+    ):
+        usual, other = (Part(kind=kind, name=name, options=given) for given in ({}, options))
+        assert usual.identity() != other.identity(), "a run goes on with the same roundings"
+        assert usual.comparable() == other.comparable(), "and is the same method with others"
+    near, far = (
+        Part(kind="policy", name="api", options={"url": url, "model": "agent"}) for url in ("http://a", "http://b")
+    )
+    assert near.identity() == far.identity(), "a server may move"
+    assert near.comparable() != far.comparable(), "and another one may hold another model"

@@ -108,11 +108,24 @@ class PluginOptions(BaseModel):
     )
     operational: ClassVar[frozenset[str]] = frozenset()
     """Options that say where, how fast or how long, and change no bit of a result: a run may go on with other values."""
+    rounding: ClassVar[frozenset[str]] = frozenset()
+    """Options that change at most how sums are rounded: runs that differ in them alone are one method when compared."""
 
     def identity(self) -> dict[str, Any]:
-        """What makes it the same experiment: everything that is not operational."""
+        """What makes it the same experiment, so that a run may go on: everything that is not operational."""
         return {
-            name: _identity(getattr(self, name)) for name in type(self).model_fields if name not in self.operational
+            name: _part_of(getattr(self, name), "identity")
+            for name in type(self).model_fields
+            if name not in self.operational
+        }
+
+    def comparable(self) -> dict[str, Any]:
+        """What makes it the same method, so that runs may be averaged: everything but roundings. Unlike an identity it has
+        what an operator may change under way, such as a deadline, because that can decide whose work counts."""
+        return {
+            name: _part_of(getattr(self, name), "comparable")
+            for name in type(self).model_fields
+            if name not in self.rounding
         }
 
 
@@ -177,17 +190,24 @@ class Part(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """See `PluginOptions.identity`."""
-        operational: frozenset[str] = getattr(options_of(self.kind, self.name), "operational", frozenset())
-        return {"name": self.name, **{key: item for key, item in self.options.items() if key not in operational}}
+        return self._without("operational")
+
+    def comparable(self) -> dict[str, Any]:
+        """See `PluginOptions.comparable`."""
+        return self._without("rounding")
+
+    def _without(self, kind: str) -> dict[str, Any]:
+        left_out: frozenset[str] = getattr(options_of(self.kind, self.name), kind, frozenset())
+        return {"name": self.name, **{key: item for key, item in self.options.items() if key not in left_out}}
 
 
-def _identity(value: Any) -> Any:
+def _part_of(value: Any, view: str) -> Any:
     if isinstance(value, PluginOptions | Part):
-        return value.identity()
+        return getattr(value, view)()
     if isinstance(value, list):
-        return [_identity(item) for item in value]
+        return [_part_of(item, view) for item in value]
     if isinstance(value, Mapping):
-        return {key: _identity(item) for key, item in value.items()}
+        return {key: _part_of(item, view) for key, item in value.items()}
     return value
 
 

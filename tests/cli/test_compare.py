@@ -71,6 +71,39 @@ def test_compare_prints_tables_and_draws(runs: Path) -> None:
     assert methods["local"]["costs"]["local-s0"]["2"]["bytes"] == 0
 
 
+def test_a_run_with_more_rounds_is_another_method(runs: Path) -> None:
+    longer = {**BASE, "name": "longer", "method": "fed_se", "rounds": 3}
+    fedse.run(Experiment.model_validate(longer), runs)
+    printed = json.loads(command("compare", "fed_se-s0", "longer", "--json", folder=runs).stdout)
+    assert [entry["label"] for entry in printed["methods"]] == ["fed_se", "fed_se, rounds=3"]
+
+
+def test_runs_that_are_rounded_differently_are_one_method_unless_that_is_asked(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    for name, seed, slots in (("few-s0", 0, 2), ("more-s1", 1, 3), ("more-s0", 0, 3)):
+        untrained = {
+            **BASE,
+            **{"name": name, "seed": seed, "method": "pretrained", "start": "none"},
+            **{"model": "tiny", "policy": {"slots": slots, "reply_tokens": 2}, "learner": "imitation"},
+            "evaluation": {"tasks": 2, "between": 1, "test_tasks": 2},
+        }
+        fedse.run(Experiment.model_validate(untrained), tmp_path)
+    printed = json.loads(command("compare", "few-s0", "more-s1", "--json", folder=tmp_path).stdout)
+    assert [entry["seeds"] for entry in printed["methods"]] == [[0, 1]]
+    assert "policy.slots (2 or 3)" in printed["notes"][0]
+    printed = json.loads(command("compare", "few-s0", "more-s0", "--json", folder=tmp_path).stdout)
+    assert [entry["label"] for entry in printed["methods"]] == ["pretrained", "pretrained, slots=3"]
+
+
+def test_a_long_label_is_printed_whole(runs: Path) -> None:
+    names = ["mean", "size_weighted", "success_weighted"]
+    for name in names:
+        changed = {**BASE, "name": name, "rounds": 1, "method": "fed_se", "aggregator": name}
+        fedse.run(Experiment.model_validate(changed), runs)
+    printed = command("compare", *names, "--all-pairs", folder=runs).stdout
+    assert "aggregator=success_weighted" in printed and "…" not in printed
+
+
 def test_tables_as_markdown_hold_what_json_holds(runs: Path) -> None:
     names = ["fed_se-s0", "fed_se-s1", "local-s0"]
     (runs / "compare.png").unlink(missing_ok=True)

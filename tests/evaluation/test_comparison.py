@@ -55,6 +55,30 @@ def test_runs_that_differ_in_the_seed_alone_are_one_method() -> None:
         label_groups([measured("fed_se"), measured("fed_se")])
 
 
+def test_a_label_names_a_setting_so_that_no_other_can_be_meant() -> None:
+    plain = {"learner.learning_rate": 1, "aggregator.name": "mean", "buffer.history": True, "start.name": "none"}
+    summed = {"aggregator.name": "fedavgm", "aggregator.learning_rate": 5, "aggregator.momentum": 0.9}
+    changes = {"plain": {}, "summed": summed, "forgets": {"buffer.history": False}}
+    runs = [measured("fed_se", name=name, settings={**plain, **change}) for name, change in changes.items()]
+    labels = [
+        "fed_se",
+        "fed_se, aggregator=fedavgm, aggregator.learning_rate=5, momentum=0.9",
+        "fed_se, history=False",
+    ]
+    assert list(label_groups(runs)) == labels
+    shown = {"start.name": "demonstrations", "start.tasks": 40}
+    shown_most = [measured(f"m{number}", settings={**plain, **shown}) for number in range(4)]
+    assert list(label_groups([*shown_most, runs[0]]))[-1] == "fed_se, start=none"
+
+
+def test_runs_that_are_rounded_differently_are_one_method_and_the_reader_is_told() -> None:
+    runs = [measured("fed_se", seed, roundings={"policy.slots": slots}) for seed, slots in ((0, 64), (1, 256))]
+    found = compare([*runs, measured("local", roundings={"policy.slots": 64})])
+    assert [group.label for group in found.groups] == ["fed_se", "local"]
+    assert [note for note in found.notes if "policy.slots (256 or 64)" in note and "rounded" in note]
+    assert not [note for note in compare([runs[0], measured("local")]).notes if "rounded" in note]
+
+
 def test_a_clear_difference_is_named_and_a_small_one_is_not_distinguishable() -> None:
     runs = [
         measured(method, seed, share)

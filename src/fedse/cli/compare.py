@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 def compare(
     runs: Annotated[
-        list[Path], typer.Argument(help="Folders of runs. Those that differ in the seed alone are one method.")
+        list[Path],
+        typer.Argument(help="Folders of runs. Those that differ in seed and roundings alone are one method."),
     ],
     split: Annotated[str, typer.Option(help="validation or test; default: test where all runs have it.")] = "",
     against: Annotated[str, typer.Option(help="The method (or a run of it) that all others are tested against.")] = "",
@@ -96,7 +97,9 @@ def _read(folder: Any, split: str) -> Measured:
     }
     number = folder.last_round() or 0
     played, errors = outcomes(folder, split, number, places)
-    content = experiment.model_dump(mode="json", exclude={"name", "seed", "clients"})
+    outside = {"name", "seed", "clients"}
+    every = dict(_flat(experiment.model_dump(mode="json", exclude=outside), ""))
+    method = dict(_flat({key: value for key, value in experiment.comparable().items() if key not in outside}, ""))
     worlds = {
         f"worlds.{world_name(name, label)}": part.model_dump(mode="json")
         for name, options in experiment.clients.items()
@@ -107,12 +110,13 @@ def _read(folder: Any, split: str) -> Measured:
         name=folder.path.name,
         seed=experiment.seed,
         method=experiment.method or "mixture",
-        settings={**dict(_flat(content, "")), **worlds, **only_measure},
+        settings={**{key: value for key, value in every.items() if key in method}, **worlds, **only_measure},
         round=number,
         worlds=played,
         errors=errors,
         curves=success_curves(folder, places),
         costs=costs(folder, experiment.sharing == "all", experiment.pooled),
+        roundings={key: value for key, value in every.items() if key not in method},
     )
 
 
@@ -142,7 +146,7 @@ def _detail_tables(found: Comparison) -> list[Table]:
 
 def success_table(found: Comparison, split: str) -> Table:
     table = Table(title=f"Success (%) on {split} tasks, 95 % intervals", title_justify="left", caption_justify="left")
-    table.add_column("method")
+    table.add_column("method", overflow="fold")
     table.add_column("seeds", justify="right")
     for name in found.groups[0].successes:
         table.add_column(name, justify="right")
@@ -160,7 +164,9 @@ def success_table(found: Comparison, split: str) -> Table:
             _cell(*group.micro()),
         )
     tasks = ", ".join(f"{name} {world.shape[1]}" for name, world in found.groups[0].successes.items())
-    table.caption = f"tasks: {tasks}; each task is one trial, however many seeds played it; third line: macro by seed"
+    table.caption = f"tasks: {tasks}"
+    if any(len(group.runs) > 1 for group in found.groups):
+        table.caption += "; each task is one trial, however many seeds played it; third line: macro by seed"
     return table
 
 
@@ -171,10 +177,10 @@ def _cell(share: float, bounds: tuple[float, float]) -> str:
 def _pair_table(found: Comparison) -> Table:
     table = Table(title="Paired on the same tasks, all worlds together", title_justify="left", caption_justify="left")
     for column in ("", "against"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for column in ("seeds", "macro", "95 %", "micro", "95 %", "p (Holm)"):
         table.add_column(column, justify="right")
-    table.add_column("verdict")
+    table.add_column("verdict", overflow="fold")
     for pair in found.pairs:
         item = pair.found
         table.add_row(
@@ -198,8 +204,8 @@ def _pair_table(found: Comparison) -> Table:
 def _world_table(found: Comparison) -> Table:
     worlds = list(found.groups[0].successes)
     table = Table(title="World by world: difference in points, p (Holm)", title_justify="left", caption_justify="left")
-    table.add_column("")
-    table.add_column("against")
+    table.add_column("", overflow="fold")
+    table.add_column("against", overflow="fold")
     for name in worlds:
         table.add_column(name, justify="right")
     for pair in found.pairs:
@@ -211,7 +217,7 @@ def _world_table(found: Comparison) -> Table:
 
 def _cost_table(groups: Sequence[Group]) -> Table:
     table = Table(title="What the rounds took, mean over seeds", title_justify="left", caption_justify="left")
-    table.add_column("method")
+    table.add_column("method", overflow="fold")
     for column in ("rounds", "tokens sampled", "tokens learned", "minutes", "MB of adapters"):
         table.add_column(column, justify="right")
     for group in groups:

@@ -1,11 +1,11 @@
-"""Runs side by side: those that differ in nothing but the seed are one method; methods are paired task by task."""
+"""Runs side by side: those that differ in seed and roundings alone are one method; methods are paired task by task."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -105,6 +105,8 @@ def compare(runs: Sequence[Measured], against: str = "", all_pairs: bool = False
     if len({group.runs[0].round for group in groups if group.runs[0].method != "pretrained"}) > 1:
         rounds = ", ".join(f"{group.label}: {group.runs[0].round}" for group in groups)
         notes.append(f"The adapters have different numbers of rounds behind them ({rounds}).")
+    if roundings := _unlike_roundings(runs):
+        notes.append(f"Not the same in all runs: {roundings}; this changes at most how sums are rounded.")
     reference = _reference(groups, against)
     chosen = [(reference, theirs) for theirs in groups if theirs is not reference]
     if all_pairs:
@@ -119,21 +121,32 @@ def compare(runs: Sequence[Measured], against: str = "", all_pairs: bool = False
 
 def label_groups(runs: Sequence[Measured]) -> dict[str, list[Measured]]:
     """Runs by what tells them apart. Seeds within a group are sorted, and may not stand twice."""
-    alike: dict[str, list[Measured]] = {}
-    for run in runs:
-        relevant = {key: value for key, value in run.settings.items() if key.split(".")[0] not in _NO_DIFFERENCE}
-        alike.setdefault(json.dumps(relevant, sort_keys=True, default=str), []).append(run)
-    members = list(alike.values())
+    members = _alike(runs)
+    if any(_seed_twice(group) is not None for group in members):
+        # Who compares a run with itself, rounded differently, asks what roundings do.
+        runs = [replace(run, settings={**run.settings, **run.roundings}) for run in runs]
+        members = _alike(runs)
     for group in members:
-        seeds = Counter(run.seed for run in group)
-        twice = next((seed for seed, count in seeds.items() if count > 1), None)
-        if twice is not None:
+        if (twice := _seed_twice(group)) is not None:
             names = " and ".join(run.name for run in group if run.seed == twice)
             raise BadInput(f"{names} are the same experiment with the same seed: leave one of them out.")
     named: dict[str, list[Measured]] = {}
     for group, label in zip(members, _labels([group[0] for group in members]), strict=True):
         named[label] = sorted(group, key=lambda run: run.seed)
     return named
+
+
+def _alike(runs: Sequence[Measured]) -> list[list[Measured]]:
+    groups: dict[str, list[Measured]] = {}
+    for run in runs:
+        relevant = {key: value for key, value in run.settings.items() if key.split(".")[0] not in _NO_DIFFERENCE}
+        groups.setdefault(json.dumps(relevant, sort_keys=True, default=str), []).append(run)
+    return list(groups.values())
+
+
+def _seed_twice(group: Sequence[Measured]) -> int | None:
+    seeds = Counter(run.seed for run in group)
+    return next((seed for seed, count in seeds.items() if count > 1), None)
 
 
 def _labels(firsts: Sequence[Measured]) -> list[str]:
@@ -148,10 +161,9 @@ def _labels(firsts: Sequence[Measured]) -> list[str]:
     labels = []
     for run in firsts:
         unusual = [
-            f"{key.removesuffix('.name').rsplit('.', 1)[-1]}={run.settings.get(key)}"
-            for key in usual
-            if json.dumps(run.settings.get(key), default=str) != usual[key]
-            and not (run.method == "fedit" and key.startswith("aggregator."))
+            f"{_short(key, keys)}={run.settings.get(key)}"
+            for key in sorted(usual, key=lambda key: key.removesuffix(".name"))
+            if json.dumps(run.settings.get(key), default=str) != usual[key] and not _of_another_plugin(key, run)
         ]
         long = len(unusual) > 4 or any(len(item) > 40 for item in unusual)
         # A sweep names its runs by variant and seed.
@@ -160,6 +172,30 @@ def _labels(firsts: Sequence[Measured]) -> list[str]:
     if len(set(labels)) == len(labels):
         return labels
     return [run.name for run in firsts]
+
+
+def _of_another_plugin(key: str, run: Measured) -> bool:
+    """Whether the key says nothing about a run: its plug-in has no such option, or its method brings its own."""
+    slot = key.split(".")[0]
+    return (key not in run.settings and f"{slot}.name" in run.settings) or (
+        run.method == "fedit" and slot == "aggregator"
+    )
+
+
+def _short(key: str, keys: Sequence[str]) -> str:
+    """The last word of a key, with the word before it where another key ends alike."""
+    words = key.removesuffix(".name").split(".")
+    alike = [other for other in keys if other.removesuffix(".name").split(".")[-1] == words[-1]]
+    return ".".join(words[-2:] if len(alike) > 1 else words[-1:])
+
+
+def _unlike_roundings(runs: Sequence[Measured]) -> str:
+    """Keys that change roundings alone and do not have one value everywhere, with their values."""
+    found: dict[str, set[str]] = {}
+    for run in runs:
+        for key, value in run.roundings.items():
+            found.setdefault(key, set()).add(json.dumps(value, default=str))
+    return ", ".join(f"{key} ({' or '.join(sorted(values))})" for key, values in found.items() if len(values) > 1)
 
 
 def _common_tasks(runs: Sequence[Measured], notes: list[str]) -> dict[str, list[str]]:

@@ -39,7 +39,7 @@ class Measured:
     seed: int
     method: str
     settings: Mapping[str, Any]
-    """Every key of the experiment except name and seed, flat."""
+    """Every key of the experiment except name, seed and roundings, flat."""
     round: int
     """Rounds behind the adapter that was measured."""
     worlds: Mapping[str, Mapping[str, bool]]
@@ -49,6 +49,8 @@ class Measured:
     """Validation success of each world after each round."""
     costs: Mapping[int, Cost] = field(default_factory=dict)
     """Cost of the rounds behind each adapter."""
+    roundings: Mapping[str, Any] = field(default_factory=dict)
+    """Keys that change at most how sums are rounded, flat."""
 
 
 def world_name(client: str, label: str) -> str:

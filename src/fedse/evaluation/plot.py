@@ -11,7 +11,10 @@ from fedse.runs.folder import RunFolder
 
 MOST = 12
 """Worlds in a picture."""
-COLOURS = ["#3366cc", "#dc6900", "#2a9d5c", "#b0338f", "#7a6a53", "#d4a017", "#5b6ee1"]
+COLOURS = [
+    *("#3366cc", "#dc6900", "#2a9d5c", "#b0338f", "#7a6a53", "#d4a017"),
+    *("#17a2b8", "#c0392b", "#222222", "#8e6bd8", "#e377a2", "#8a9a1a"),
+]
 
 
 def draw_run(run: RunFolder) -> Path | None:

@@ -26,6 +26,7 @@ class ImitationOptions(PluginOptions):
     """Two epochs of AdamW at 5e-5 with a cosine schedule are the paper's; small models want a larger rate."""
 
     operational: ClassVar[frozenset[str]] = frozenset({"checkpointing"})
+    rounding: ClassVar[frozenset[str]] = frozenset({"tokens_at_once", "adapters_at_once", "checkpointing"})
     epochs: int = Field(default=2, ge=1)
     """Passes over the buffer in each round."""
     learning_rate: float = Field(default=5e-5, gt=0)

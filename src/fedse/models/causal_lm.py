@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -33,6 +33,8 @@ class LoraOptions(PluginOptions):
 class ModelOptions(PluginOptions):
     """Where and how a base model computes."""
 
+    # Not `device`: with `dtype: auto` it also decides in which precision the base is held.
+    rounding: ClassVar[frozenset[str]] = frozenset({"threads"})
     device: str = "auto"
     """"auto" takes a GPU when there is one; or cpu, cuda, cuda:1 and so on."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
@@ -29,6 +29,7 @@ _PROBE_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1}
 class TransformerOptions(PluginOptions):
     """How conversations are decoded."""
 
+    rounding: ClassVar[frozenset[str]] = frozenset({"slots"})
     slots: int = Field(default=64, ge=2)
     """Conversations decoded together. Another number may change the last bits of a result."""
     reply_tokens: int = Field(default=128, ge=1)
