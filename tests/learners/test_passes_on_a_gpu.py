@@ -91,7 +91,8 @@ def test_bfloat16_is_as_near_to_the_true_gradient_as_the_padded_pass(way: str, o
     for ours, theirs, exact in zip(found, padded, true, strict=True):
         assert ours[0] == pytest.approx(exact[0], rel=1e-2)
         assert distance(ours[1], exact[1]) < max(1.5 * distance(theirs[1], exact[1]), 0.01)
-        assert distance(ours[1], exact[1]) < 0.1
+        # bfloat16 alone moves the padded gradient by 0.08, and by 0.10 with further pairs.
+        assert distance(ours[1], exact[1]) < 0.15
 
 
 def test_a_recorded_pass_reads_the_frozen_tensors_of_the_adapter_that_it_holds_now() -> None:
@@ -106,12 +107,13 @@ def test_a_recorded_pass_reads_the_frozen_tensors_of_the_adapter_that_it_holds_n
     for held in (adapter, other):
         load_adapter(net, held)
         wanted[id(held)] = padded_gradient(net, examples)[1]
-    assert distance(wanted[id(adapter)], wanted[id(other)]) > 0.1
+    # Two roundings of one gradient are 0.13 apart here, the gradients of the two adapters more than 1.
+    assert distance(wanted[id(adapter)], wanted[id(other)]) > 0.8
     for held, beside in ((adapter, other), (other, adapter), (adapter, adapter)):
         first.begin(held)
         second.begin(beside)
-        assert distance(gradient_of(first, examples, 90)[1], wanted[id(held)]) < 0.05
-        assert distance(gradient_of(second, examples, 90)[1], wanted[id(beside)]) < 0.05
+        assert distance(gradient_of(first, examples, 90)[1], wanted[id(held)]) < 0.2
+        assert distance(gradient_of(second, examples, 90)[1], wanted[id(beside)]) < 0.2
 
 
 def test_recording_adds_a_gradient_once_and_on_top_of_what_is_there() -> None:
