@@ -151,6 +151,9 @@ class Recorder:
         self.port = int(self._listener.getsockname()[1])
         self.from_sites = bytearray()
         self.from_hub = bytearray()
+        self.stop_before: bytes | None = None
+        """What sites send from these bytes on, in any connection, does not arrive."""
+        self.stopped = False
 
     def open(self, certificates: Path, port: int) -> None:
         self._front = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -170,13 +173,31 @@ class Recorder:
                 "127.0.0.1", self._target, ssl=self._back, server_hostname="localhost"
             )
             await asyncio.gather(
-                self._pump(site_in, hub_out, self.from_sites), self._pump(hub_in, site_out, self.from_hub)
+                self._pump(site_in, hub_out, self.from_sites, self._lets_pass),
+                self._pump(hub_in, site_out, self.from_hub, lambda content: True),
             )
         site_out.close()
 
-    async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, record: bytearray) -> None:
+    def _lets_pass(self, content: bytes) -> bool:
+        if self.stop_before is None or self.stop_before not in content:
+            return True
+        self.stopped = True
+        return False
+
+    async def _pump(
+        self,
+        source: asyncio.StreamReader,
+        target: asyncio.StreamWriter,
+        record: bytearray,
+        lets_pass: Callable[[bytes], bool],
+    ) -> None:
         with contextlib.suppress(OSError):
             while content := await source.read(65536):
+                if not lets_pass(content):
+                    # The line stays open and is silent, until the sender is gone.
+                    while await source.read(65536):
+                        pass
+                    break
                 record += content
                 target.write(content)
                 await target.drain()

@@ -109,6 +109,32 @@ def check_wire(recorder: Recorder, d: Deployment) -> None:
         assert text.encode("utf-16-le") not in sent
 
 
+def test_a_site_that_is_killed_between_announcing_and_sending_its_update_does_not_stop_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flower takes three minutes to notice."""
+    content = options()
+    content.update(rounds=1, clients={"east": content["clients"]["east"]})
+    (tmp_path / "none").mkdir()
+    monkeypatch.setenv("FEDSE_TEST_FLAGS", str(tmp_path / "none"))
+    monkeypatch.setenv("FEDSE_TEST_SITE", "")
+    local = fedse.run(Experiment(**content), tmp_path / "local")
+    recorder = Recorder()
+    with Deployment(tmp_path / "d", to_yaml(content), ["east"], recorder.port) as d:
+        hub = d.start_hub()
+        wait_for(lambda: "the hub is open" in d.log("hub"), 180, "the hub")
+        recorder.stop_before = b"POST /v1/fleet/push-object "
+        recorder.open(d.hub / "certificates", d.port)
+        d.start_site("east")
+        wait_for(lambda: recorder.stopped, 180, "an update that is announced")
+        assert b"POST /v1/fleet/push-messages " in recorder.from_sites
+        d.kill("east")
+        recorder.stop_before = None
+        d.start_site("east")
+        assert hub.wait(timeout=150) == 0
+        assert d.adapter() == local.adapter.digest()
+
+
 def test_without_tls_and_keys_sites_say_who_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hub made with --insecure: the same adapter, also when a site comes back as another node."""
     content = options()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from fedse.adapters.plan import TensorPlan
 from fedse.adapters.rounding import decode, encode
 from fedse.engines.flower.grid import MOST_LOSSES, GridEngine
 from fedse.engines.flower.introduced import Introduced
+from fedse.engines.flower.whole_replies import AT_ONCE, WholeReplies
 from fedse.engines.flower.wire import (
     Parcel,
     from_bytes,
@@ -147,7 +149,7 @@ def nobody(*_: Any) -> Any:
     raise AssertionError
 
 
-def engine(grid: Grid, introduced: bool = False) -> GridEngine:
+def engine(grid: Any, introduced: bool = False) -> GridEngine:
     identity = pytest.importorskip("flwr.supercore.task_identity").TaskIdentity
     # Set by Flower in the processes it starts; a message cannot be made without it.
     identity.run_id, identity.node_id, identity.task_id = 1, 1, 1
@@ -201,6 +203,64 @@ def test_without_keys_nodes_are_asked_for_their_names_once_and_the_latest_of_a_n
     assert isinstance(answer, ClientUpdate)
     asked = [(message.metadata.message_type, message.metadata.dst_node_id) for message in grid.pushed]
     assert asked == [("query", 7), ("train", 7), ("query", 9), ("query", 9), ("train", 9)]
+
+
+class GridInPieces(Grid):
+    """Of the replies to these messages a part has arrived: whoever pulls them waits for the rest."""
+
+    def __init__(self, *script: Any, pieces: set[str]) -> None:
+        super().__init__(*script)
+        self.pieces = pieces
+        self.rest = threading.Event()
+        self.asked: list[str] = []
+
+    def pull_messages(self, numbers: list[str]) -> list[Any]:
+        self.asked += numbers
+        if self.pieces & set(numbers):
+            assert self.rest.wait(60), "nobody released it"
+        return super().pull_messages(numbers)
+
+
+@pytest.fixture
+def pieces() -> Iterator[GridInPieces]:
+    grid = GridInPieces(*[pack_answer(update())] * 3, pieces={"m0"})
+    grid.nodes["far"] = SimpleNamespace(name="far", node_id=8, last_activated_at="monday")
+    yield grid
+    grid.rest.set()
+
+
+def test_a_reply_in_pieces_holds_back_nobody_and_is_read_when_it_is_whole(pieces: GridInPieces) -> None:
+    carrier = engine(WholeReplies(pieces))
+    carrier.send({"site": task(), "far": task()})
+    assert [answer.client for answer in carrier.poll(20)] == ["far"]
+    assert carrier.poll(0.1) == []
+    pieces.rest.set()
+    assert [answer.client for answer in carrier.poll(20)] == ["site"]
+    assert pieces.asked == ["m0", "m1"] and len(pieces.pushed) == 2
+
+
+def test_a_client_that_was_restarted_while_it_sent_is_asked_again(
+    pieces: GridInPieces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedse.engines.flower.grid.LOOK_AGAIN", 0.0)
+    carrier = engine(WholeReplies(pieces))
+    carrier.send({"site": task()})
+    assert carrier.poll(0.1) == []
+    pieces.nodes["site"].last_activated_at = "tuesday"
+    assert [answer.client for answer in carrier.poll(20)] == ["site"]
+    # What arrives of the first reply after all is not an answer any more.
+    pieces.rest.set()
+    assert carrier.poll(0.2) == [] and len(pieces.pushed) == 2
+
+
+def test_many_messages_under_way_are_asked_for_in_turns() -> None:
+    grid = GridInPieces(*[None] * 20, pack_answer(update()), pieces=set())
+    numbers = grid.push_messages([None] * 21)
+    replies = WholeReplies(grid)
+    calls = -(-len(numbers) // AT_ONCE)
+    found = [reply for _ in range(calls) for reply in replies.pull_messages(numbers)]
+    assert [reply.metadata.reply_to_message_id for reply in found] == ["m20"]
+    assert set(grid.asked) == set(numbers) and len(grid.asked) == calls * AT_ONCE
 
 
 def test_lost_messages_are_sent_again_a_few_times_only() -> None:

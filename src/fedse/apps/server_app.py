@@ -11,6 +11,7 @@ from fedse import atomic
 from fedse.engines.flower.grid import GridEngine, registered
 from fedse.engines.flower.introduced import Introduced
 from fedse.engines.flower.quiet import prepare
+from fedse.engines.flower.whole_replies import WholeReplies
 from fedse.errors import FedseError
 from fedse.experiment import run
 
@@ -35,8 +36,10 @@ def main(grid: Any, context: Any) -> None:
     try:
         settings = [line for line in str(config["settings"]).split("\n") if line]
         experiment = load_for_hub(Path(str(config["experiment"])), settings)
-        nodes = Introduced(grid) if config["insecure"] else registered
-        result = run(experiment, str(config["runs"]), make_engine=lambda sites: GridEngine(grid, sites, nodes))
+        nodes = Introduced(WholeReplies(grid)) if config["insecure"] else registered
+        result = run(
+            experiment, str(config["runs"]), make_engine=lambda sites: GridEngine(WholeReplies(grid), sites, nodes)
+        )
         found: dict[str, Any] = {"folder": str(result.folder), "adapter": result.adapter.digest()}
     except FedseError as error:
         found = {"error": str(error), "exit_code": error.exit_code}
