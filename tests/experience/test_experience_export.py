@@ -143,7 +143,7 @@ def test_a_path_that_cannot_be_written_is_one_clear_sentence(tmp_path: Path, end
 def test_an_export_that_breaks_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     path.write_text("old")
-    with pytest.raises(TypeError):
+    with pytest.raises(AttributeError):
         export([PLAYED[0], "no trajectory"], path)  # type: ignore[list-item]
     assert path.read_text() == "old"
     assert [item.name for item in tmp_path.iterdir()] == ["out.jsonl"]
