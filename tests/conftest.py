@@ -15,6 +15,20 @@ import fedse
 from fedse.experiment import Experiment
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test process begins with a share of the slow tests: one that begins last is waited for by all others."""
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    quick = [item for item in items if not item.get_closest_marker("slow")]
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    items[:] = [
+        item for number in range(processes) for some in (slow, quick) for item in _share(some, number, processes)
+    ]
+
+
+def _share(items: list[pytest.Item], number: int, processes: int) -> list[pytest.Item]:
+    return items[len(items) * number // processes : len(items) * (number + 1) // processes]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def children_hear_ctrl_c() -> None:
     """A shell lets what it runs in the background ignore this signal, and every process that a test starts inherits that."""

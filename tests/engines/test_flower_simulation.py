@@ -18,6 +18,12 @@ pytest.importorskip("flwr")
 pytest.importorskip("ray")
 
 
+@pytest.fixture(autouse=True)
+def ray_is_not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's workers give way to all other processes, and beside other tests they would take four times as long."""
+    monkeypatch.setenv("RAY_worker_niceness", "0")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
