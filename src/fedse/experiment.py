@@ -25,9 +25,10 @@ from fedse.federation.sites import Sites
 from fedse.parts import MakePlayers, Parts, check_start, make_players, make_worlds, shared_players
 from fedse.plugins import build
 from fedse.privacy.outgoing import Outgoing
-from fedse.protocols import Engine, Tracker
+from fedse.protocols import Engine, Model, Tracker
 from fedse.rollouts.player import check_actions
 from fedse.rollouts.stepping import MakeWorld
+from fedse.runs import made_with
 from fedse.runs.folder import EventLog, RunFolder
 from fedse.runs.trackers import Trackers
 from fedse.types import Adapter, Split
@@ -118,7 +119,7 @@ def assemble(
     trackers: Iterable[Tracker] = (),
 ) -> Federation:
     """Connect the parts. The caller holds the run's lock."""
-    tracker = _tracker(run, trackers)
+    tracker = _tracker(run, trackers, parts.model)
     clients = cache(lambda: build_clients(experiment, parts, run))
     sites = Sites(
         names=tuple(sorted(experiment.holdings())),
@@ -165,8 +166,10 @@ def assemble_server(
     )
 
 
-def _tracker(run: RunFolder, trackers: Iterable[Tracker]) -> Tracker:
-    return Trackers([EventLog(run.path / "events.jsonl", time.time), *trackers])
+def _tracker(run: RunFolder, trackers: Iterable[Tracker], model: Model | None = None) -> Tracker:
+    tracker = Trackers([EventLog(run.path / "events.jsonl", time.time), *trackers])
+    tracker.record(made_with.EVENT, **made_with.describe(model))
+    return tracker
 
 
 def _server(experiment: Experiment, run: RunFolder, engine: Engine, aggregator: Any, tracker: Tracker) -> Server:

@@ -79,6 +79,16 @@ def test_runs_that_are_rounded_differently_are_one_method_and_the_reader_is_told
     assert not [note for note in compare([runs[0], measured("local")]).notes if "rounded" in note]
 
 
+def test_runs_that_were_made_with_different_things_are_compared_and_the_reader_is_told() -> None:
+    machines = [{"torch": "2.11", "device": "a card"}, {"torch": "2.13", "device": "a card"}]
+    runs = [measured("fed_se", seed, made_with=[machine]) for seed, machine in enumerate(machines)]
+    found = compare([*runs, measured("local", made_with=machines[:1])])
+    assert "Not made with the same: torch (2.11 or 2.13)." in found.notes
+    (ours, _) = to_json(found)["methods"]
+    assert ours["made_with"] == {run.name: [machine] for run, machine in zip(runs, machines, strict=True)}
+    assert not [note for note in compare([runs[0], measured("local")]).notes if "made with" in note]
+
+
 def test_a_clear_difference_is_named_and_a_small_one_is_not_distinguishable() -> None:
     runs = [
         measured(method, seed, share)

@@ -88,6 +88,7 @@ def read_runs(paths: Sequence[Path], split: str) -> tuple[str, list[Measured]]:
 def _read(folder: Any, split: str) -> Measured:
     from fedse.evaluation.measured import Measured, costs, outcomes, success_curves, world_name
     from fedse.experiment import stored_experiment
+    from fedse.runs.made_with import makers
 
     experiment = stored_experiment(folder)
     places = {
@@ -117,6 +118,7 @@ def _read(folder: Any, split: str) -> Measured:
         curves=success_curves(folder, places),
         costs=costs(folder, experiment.sharing == "all", experiment.pooled),
         roundings={key: value for key, value in every.items() if key not in method},
+        made_with=makers(folder.path / "events.jsonl"),
     )
 
 

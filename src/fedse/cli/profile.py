@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -54,6 +53,7 @@ def profile(
     from fedse.errors import BadInput
     from fedse.evaluation.profile import END, Profile
     from fedse.evaluation.profile_plot import draw_profile
+    from fedse.runs.made_with import describe, devices
     from fedse.stopwatch import MEANINGS, Stopwatch, running
 
     experiment = experiments.load_experiment(file, [*(settings or []), f"rounds={rounds}"])
@@ -63,13 +63,12 @@ def profile(
         if target.exists():
             raise BadInput(f"{target} exists already: choose another name with --output, or remove it.")
     waited_for: list[str] = []
-    on: dict[str, str] = {}
+    machine: dict[str, Any] = {}
 
     def prepare(federation: Federation, parts: Parts) -> None:
         del federation
-        devices = _devices(parts.model)
-        on.update(devices)
-        gpus = [name for name in devices if name.startswith("cuda")]
+        machine.update(describe(parts.model))
+        gpus = [name for name in devices(parts.model) if name.startswith("cuda")]
         if gpus and not overlap:
             stopwatch.settle = _wait_for(gpus)
             waited_for.extend(gpus)
@@ -84,7 +83,7 @@ def profile(
     result = {
         "experiment": experiment.name,
         "rounds": rounds,
-        "machine": _machine(on),
+        "machine": machine,
         "waits_for": waited_for,
         "meanings": MEANINGS,
         "stretches": [stretch.to_json() for stretch in found.stretches],
@@ -105,17 +104,6 @@ def profile(
         console.print(f"Picture: {picture}", soft_wrap=True)
 
 
-def _devices(model: Any) -> dict[str, str]:
-    """What the model lies on, each with the name of its maker."""
-    network = getattr(model, "network", None)
-    if network is None:
-        return {}
-    import torch
-
-    names = sorted({str(parameter.device) for parameter in network.parameters()})
-    return {name: torch.cuda.get_device_name(name) if name.startswith("cuda") else "" for name in names}
-
-
 def _wait_for(devices: Sequence[str]) -> Callable[[], None]:
     import torch
 
@@ -124,25 +112,6 @@ def _wait_for(devices: Sequence[str]) -> Callable[[], None]:
             torch.cuda.synchronize(device)
 
     return wait
-
-
-def _machine(devices: dict[str, str]) -> dict[str, Any]:
-    import os
-
-    from fedse import __version__
-
-    found: dict[str, Any] = {
-        "fedse": __version__,
-        "python": platform.python_version(),
-        "processor": platform.machine(),
-        "cores": os.cpu_count(),
-        "devices": devices,
-    }
-    if devices:
-        import torch
-
-        found |= {"torch": torch.__version__, "threads": torch.get_num_threads()}
-    return found
 
 
 def _table(experiment: Experiment, stretches: Sequence[Stretch]) -> Table:

@@ -37,11 +37,14 @@ def show(
     from fedse.evaluation.curves import curves
     from fedse.experiment import stored_experiment
     from fedse.methods import in_words
+    from fedse.runs import made_with
     from fedse.runs.folder import RunFolder
 
     folder = RunFolder.existing(run)
     console = make_console()
     console.print(in_words(stored_experiment(folder)), soft_wrap=True)
+    for maker in made_with.makers(folder.path / "events.jsonl"):
+        console.print(f"Made with {made_with.in_words(maker)}.", soft_wrap=True, highlight=False)
     console.print(_rounds_table(folder, curves(folder)))
     last = folder.last_round() or 0
     test = folder.evaluation_path("test", last)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -105,8 +105,10 @@ def compare(runs: Sequence[Measured], against: str = "", all_pairs: bool = False
     if len({group.runs[0].round for group in groups if group.runs[0].method != "pretrained"}) > 1:
         rounds = ", ".join(f"{group.label}: {group.runs[0].round}" for group in groups)
         notes.append(f"The adapters have different numbers of rounds behind them ({rounds}).")
-    if roundings := _unlike_roundings(runs):
+    if roundings := _unlike(run.roundings for run in runs):
         notes.append(f"Not the same in all runs: {roundings}; this changes at most how sums are rounded.")
+    if makers := _unlike(maker for run in runs for maker in run.made_with):
+        notes.append(f"Not made with the same: {makers}.")
     reference = _reference(groups, against)
     chosen = [(reference, theirs) for theirs in groups if theirs is not reference]
     if all_pairs:
@@ -189,12 +191,12 @@ def _short(key: str, keys: Sequence[str]) -> str:
     return ".".join(words[-2:] if len(alike) > 1 else words[-1:])
 
 
-def _unlike_roundings(runs: Sequence[Measured]) -> str:
-    """Keys that change roundings alone and do not have one value everywhere, with their values."""
+def _unlike(descriptions: Iterable[Mapping[str, Any]]) -> str:
+    """Keys that do not have one value everywhere, with their values."""
     found: dict[str, set[str]] = {}
-    for run in runs:
-        for key, value in run.roundings.items():
-            found.setdefault(key, set()).add(json.dumps(value, default=str))
+    for description in descriptions:
+        for key, value in description.items():
+            found.setdefault(key, set()).add(value if isinstance(value, str) else json.dumps(value, default=str))
     return ", ".join(f"{key} ({' or '.join(sorted(values))})" for key, values in found.items() if len(values) > 1)
 
 
@@ -284,6 +286,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
                 "micro": group.micro()[0],
                 "micro_interval": group.micro()[1],
                 "curves": {run.name: run.curves for run in group.runs},
+                "made_with": {run.name: list(run.made_with) for run in group.runs},
                 "costs": {run.name: {number: vars(cost) for number, cost in run.costs.items()} for run in group.runs},
             }
             for group in comparison.groups

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +51,8 @@ class Measured:
     """Cost of the rounds behind each adapter."""
     roundings: Mapping[str, Any] = field(default_factory=dict)
     """Keys that change at most how sums are rounded, flat."""
+    made_with: Sequence[Mapping[str, Any]] = ()
+    """Versions, commit and machine; several if the run went on elsewhere, none if it is older than this."""
 
 
 def world_name(client: str, label: str) -> str:
