@@ -95,6 +95,30 @@ def test_runs_that_are_rounded_differently_are_one_method_unless_that_is_asked(t
     assert [entry["label"] for entry in printed["methods"]] == ["pretrained", "pretrained, slots=3"]
 
 
+SERVED = """
+from typing import ClassVar
+from fedse.worlds.maze import Maze
+
+class ServedMaze(Maze):
+    class Options(Maze.Options):
+        operational: ClassVar[frozenset[str]] = frozenset({"url"})
+        url: str = "here"
+"""
+
+
+def test_a_world_whose_server_has_moved_is_the_same_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "served.py").write_text(SERVED)
+    monkeypatch.syspath_prepend(tmp_path)
+    for seed, changes in ((0, {"url": "here"}), (1, {"url": "there"}), (2, {"turn_limit": 9})):
+        world = {"name": "served:ServedMaze", "mode": "original", "turn_limit": 8, **changes}
+        content = {**BASE, "name": f"s{seed}", "seed": seed, "rounds": 1, "clients": {"east": {"worlds": [world]}}}
+        fedse.run(Experiment.model_validate(content), tmp_path)
+    done = command("compare", "s0", "s1", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [entry["seeds"] for entry in json.loads(done.stdout)["methods"]] == [[0, 1]]
+    assert command("compare", "s0", "s2", folder=tmp_path).returncode == 2
+
+
 def test_a_long_label_is_printed_whole(runs: Path) -> None:
     names = ["mean", "size_weighted", "success_weighted"]
     for name in names:

@@ -102,7 +102,10 @@ def _read(folder: Any, split: str) -> Measured:
     every = dict(_flat(experiment.model_dump(mode="json", exclude=outside), ""))
     method = dict(_flat({key: value for key, value in experiment.comparable().items() if key not in outside}, ""))
     worlds = {
-        f"worlds.{world_name(name, label)}": part.model_dump(mode="json")
+        # Where a world's server listens makes no other world of it.
+        f"worlds.{world_name(name, label)}": {
+            key: value for key, value in part.model_dump(mode="json").items() if key in part.identity()
+        }
         for name, options in experiment.clients.items()
         for label, part in zip(options.labels(), options.worlds, strict=True)
     }
