@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -143,7 +144,7 @@ def assemble_server(
     def nobody() -> Any:
         raise BadInput("the clients of this run are on other machines.")
 
-    tracker = _tracker(run, trackers)
+    tracker = _tracker(run, trackers, sites="on other machines")
     aggregator = build("aggregator", experiment.aggregator)
     sites = Sites(
         names=tuple(sorted(experiment.holdings())),
@@ -166,9 +167,11 @@ def assemble_server(
     )
 
 
-def _tracker(run: RunFolder, trackers: Iterable[Tracker], model: Model | None = None) -> Tracker:
+def _tracker(run: RunFolder, trackers: Iterable[Tracker], model: Model | None = None, **more: str) -> Tracker:
     tracker = Trackers([EventLog(run.path / "events.jsonl", time.time), *trackers])
-    tracker.record(made_with.EVENT, **made_with.describe(model))
+    # Observing a run may never end it, whatever a model of somebody's own says of itself.
+    with suppress(Exception):
+        tracker.record(made_with.EVENT, **made_with.describe(model), **more)
     return tracker
 
 

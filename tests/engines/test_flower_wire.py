@@ -15,7 +15,7 @@ from fedse.adapters.plan import TensorPlan
 from fedse.adapters.rounding import decode, encode
 from fedse.engines.flower.grid import MOST_LOSSES, GridEngine
 from fedse.engines.flower.introduced import Introduced
-from fedse.engines.flower.whole_replies import AT_ONCE, WholeReplies
+from fedse.engines.flower.whole_replies import AT_ONCE, TURNS, WholeReplies
 from fedse.engines.flower.wire import (
     Parcel,
     from_bytes,
@@ -236,7 +236,7 @@ def test_a_reply_in_pieces_holds_back_nobody_and_is_read_when_it_is_whole(pieces
     assert carrier.poll(0.1) == []
     pieces.rest.set()
     assert [answer.client for answer in carrier.poll(20)] == ["site"]
-    assert pieces.asked == ["m0", "m1"] and len(pieces.pushed) == 2
+    assert sorted(pieces.asked) == ["m0", "m1"] and len(pieces.pushed) == 2
 
 
 def test_a_client_that_was_restarted_while_it_sent_is_asked_again(
@@ -253,14 +253,30 @@ def test_a_client_that_was_restarted_while_it_sent_is_asked_again(
     assert carrier.poll(0.2) == [] and len(pieces.pushed) == 2
 
 
-def test_many_messages_under_way_are_asked_for_in_turns() -> None:
-    grid = GridInPieces(*[None] * 20, pack_answer(update()), pieces=set())
-    numbers = grid.push_messages([None] * 21)
+@pytest.mark.parametrize(("under_way", "calls", "at_once"), [(21, 3, AT_ONCE), (200, TURNS, 50)])
+def test_many_messages_under_way_are_asked_for_in_turns(under_way: int, calls: int, at_once: int) -> None:
+    grid = GridInPieces(*[None] * (under_way - 1), pack_answer(update()), pieces=set())
+    numbers = grid.push_messages([None] * under_way)
     replies = WholeReplies(grid)
-    calls = -(-len(numbers) // AT_ONCE)
     found = [reply for _ in range(calls) for reply in replies.pull_messages(numbers)]
-    assert [reply.metadata.reply_to_message_id for reply in found] == ["m20"]
-    assert set(grid.asked) == set(numbers) and len(grid.asked) == calls * AT_ONCE
+    assert [reply.metadata.reply_to_message_id for reply in found] == [numbers[-1]]
+    assert set(grid.asked) == set(numbers) and len(grid.asked) == calls * at_once
+
+
+def test_an_error_of_one_pull_comes_after_the_replies_that_have_arrived() -> None:
+    class Failing(Grid):
+        def pull_messages(self, numbers: list[str]) -> list[Any]:
+            if numbers == ["m0"]:
+                raise ConnectionError
+            return super().pull_messages(numbers)
+
+    grid = Failing(None, pack_answer(update()), None)
+    numbers = grid.push_messages([None] * 3)
+    replies = WholeReplies(grid)
+    (reply,) = replies.pull_messages(numbers)
+    assert reply.metadata.reply_to_message_id == "m1"
+    with pytest.raises(ConnectionError):
+        replies.pull_messages(["m0", "m2"])
 
 
 def test_lost_messages_are_sent_again_a_few_times_only() -> None:

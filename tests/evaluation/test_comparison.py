@@ -87,6 +87,11 @@ def test_runs_that_were_made_with_different_things_are_compared_and_the_reader_i
     (ours, _) = to_json(found)["methods"]
     assert ours["made_with"] == {run.name: [machine] for run, machine in zip(runs, machines, strict=True)}
     assert not [note for note in compare([runs[0], measured("local")]).notes if "made with" in note]
+    older = measured("local", made_with=[{}])
+    assert "Not made with the same: torch (2.11 or not noted), device (a card or not noted)." in (
+        compare([runs[0], older]).notes
+    )
+    assert not [note for note in compare([measured("fed_se", made_with=[{}]), older]).notes if "made with" in note]
 
 
 def test_a_clear_difference_is_named_and_a_small_one_is_not_distinguishable() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import pytest
 
 import fedse
 from fedse.experiment import Experiment
+from fedse.models.table import Table
 from fedse.runs import made_with
 from fedse.runs.made_with import describe, in_words, makers
 
@@ -25,6 +27,32 @@ def test_versions_device_and_precision_are_named(tiny: Any) -> None:
     assert (found["device"], found["precision"]) == ("cpu", "float32")
     assert f"torch {found['torch']}" in in_words(found) and "cpu, float32" in in_words(found)
     assert "device" not in describe(None)
+
+
+class Unusual:
+    """Of a model that is no torch module."""
+
+    def parameters(self) -> dict[str, Any]:
+        return {"layers": {"weight": 1}}
+
+
+class UnusualTable(Table):
+    network = Unusual()
+
+
+class FailingTable(Table):
+    @property
+    def network(self) -> Any:
+        raise RuntimeError("not yet")
+
+
+@pytest.mark.parametrize(("model", "noted"), [(UnusualTable, True), (FailingTable, False)])
+def test_a_model_of_ones_own_is_never_stopped_by_it(
+    table_experiment: Callable[..., Experiment], tmp_path: Path, model: type, noted: bool
+) -> None:
+    name = f"{__name__}:{model.__name__}"
+    fedse.run(table_experiment(rounds=1, model={"name": name, "rows": 512}), tmp_path)
+    assert [bool(maker) for maker in makers(tmp_path / "table/events.jsonl")] == [noted]
 
 
 @pytest.fixture
@@ -40,32 +68,49 @@ def checkout(folder: Path) -> Path:
     module.parent.mkdir(parents=True)
     module.write_text("first")
     for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=b", "commit", "-qm", "one"]):
-        subprocess.run(["git", "-C", str(folder), *words], check=True)
+        git(folder, *words)
     return module
+
+
+def git(folder: Path, *words: str) -> str:
+    """Apart from the user's own settings, and from the repository whose hook may have started the tests."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    apart = {**own, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    line = ["git", "-C", str(folder), *words]
+    return subprocess.run(line, check=True, capture_output=True, text=True, env=apart).stdout.strip()
 
 
 @pytest.mark.usefixtures("fresh_commit")
 def test_a_checkout_has_a_commit_and_says_that_it_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = checkout(tmp_path)
-    line = ["git", "-C", str(tmp_path), "rev-parse", "HEAD"]
-    head = subprocess.run(line, capture_output=True, text=True, check=True).stdout.strip()
+    module, other = checkout(tmp_path / "ours"), checkout(tmp_path / "other")
+    other.write_text("second")
+    git(tmp_path / "other", "-c", "user.name=a", "-c", "user.email=b", "commit", "-qam", "two")
+    head = git(tmp_path / "ours", "rev-parse", "HEAD")[:9]
     monkeypatch.setattr(made_with, "__file__", str(module))
-    assert describe()["commit"] == head[:9]
+    # As in a hook of another repository.
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other/.git"))
+    assert describe()["commit"] == head
     made_with._commit.cache_clear()
-    module.write_text("second")
-    assert describe()["commit"] == f"{head[:9]}+"
+    (tmp_path / "ours/notes.txt").touch()
+    assert describe()["commit"] == head
+    made_with._commit.cache_clear()
+    module.with_name("new.py").touch()
+    assert describe()["commit"] == f"{head}+"
 
 
 @pytest.mark.usefixtures("fresh_commit")
-@pytest.mark.parametrize("missing", ["git", "checkout"])
+@pytest.mark.parametrize("missing", ["git", "checkout", "place"])
 def test_without_git_or_a_checkout_there_is_no_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     module = checkout(tmp_path / "with")
     if missing == "git":
         monkeypatch.setenv("PATH", str(tmp_path))
-    else:
+    elif missing == "checkout":
         module = tmp_path / "without/src/fedse/runs/made_with.py"
+    else:
+        # Installed into a folder of another project.
+        module = tmp_path / "with/lib/fedse/runs/made_with.py"
     monkeypatch.setattr(made_with, "__file__", str(module))
     assert "commit" not in describe()
 
@@ -78,12 +123,20 @@ def write(path: Path, *events: dict[str, Any]) -> Path:
 def test_a_run_that_went_on_elsewhere_names_both_machines_and_an_idle_start_none(tmp_path: Path) -> None:
     done, evaluated = {"event": "round_finished", "round": 1}, {"event": "evaluated", "split": "test"}
     first, second, third = ({"event": "made_with", "cores": cores} for cores in (1, 2, 3))
-    events = write(tmp_path / "events.jsonl", done, first, done, second, third, done, first, done, second, evaluated)
+    events = write(tmp_path / "events.jsonl", first, done, second, third, done, first, done, second, evaluated)
     assert makers(events) == [{"cores": 1}, {"cores": 3}, {"cores": 2}]
-    with events.open("a") as file:
-        file.write('{"time": 2.0, "eve')
-    assert len(makers(events)) == 3
-    assert makers(tmp_path / "none.jsonl") == []
+    assert makers(write(events, done, first, done)) == [{}, {"cores": 1}], "begun by an older fedse"
+    assert in_words({}) == "what was not noted" and in_words({"cores": 1}) == "cores: 1"
+
+
+def test_a_damaged_log_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    first, done = {"event": "made_with", "cores": 1}, {"event": "round_finished"}
+    events = write(tmp_path / "events.jsonl", first, done, first, done)
+    for damage in (b"\0" * 64 + b"\n", b'{"time": 1\n', b"\xff\xfe\n", b"[1]\n", b'{"time": 2.0, "eve'):
+        with events.open("ab") as file:
+            file.write(damage)
+        assert makers(events) == [{"cores": 1}]
+    assert makers(tmp_path / "none.jsonl") == [] == makers(tmp_path)
 
 
 def test_every_run_has_it_also_when_it_goes_on(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:

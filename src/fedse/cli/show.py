@@ -43,7 +43,8 @@ def show(
     folder = RunFolder.existing(run)
     console = make_console()
     console.print(in_words(stored_experiment(folder)), soft_wrap=True)
-    for maker in made_with.makers(folder.path / "events.jsonl"):
+    makers = made_with.makers(folder.path / "events.jsonl")
+    for maker in makers if any(makers) else []:
         console.print(f"Made with {made_with.in_words(maker)}.", soft_wrap=True, highlight=False)
     console.print(_rounds_table(folder, curves(folder)))
     last = folder.last_round() or 0

@@ -107,8 +107,10 @@ def compare(runs: Sequence[Measured], against: str = "", all_pairs: bool = False
         notes.append(f"The adapters have different numbers of rounds behind them ({rounds}).")
     if roundings := _unlike(run.roundings for run in runs):
         notes.append(f"Not the same in all runs: {roundings}; this changes at most how sums are rounded.")
-    if makers := _unlike(maker for run in runs for maker in run.made_with):
-        notes.append(f"Not made with the same: {makers}.")
+    makers = [maker for run in runs for maker in run.made_with]
+    noted = dict.fromkeys(key for maker in makers for key in maker)
+    if different := _unlike({key: maker.get(key, "not noted") for key in noted} for maker in makers):
+        notes.append(f"Not made with the same: {different}.")
     reference = _reference(groups, against)
     chosen = [(reference, theirs) for theirs in groups if theirs is not reference]
     if all_pairs:

@@ -52,7 +52,7 @@ class Measured:
     roundings: Mapping[str, Any] = field(default_factory=dict)
     """Keys that change at most how sums are rounded, flat."""
     made_with: Sequence[Mapping[str, Any]] = ()
-    """Versions, commit and machine; several if the run went on elsewhere, none if it is older than this."""
+    """Versions, commit and machine; several if the run went on elsewhere, an empty one where nothing was noted."""
 
 
 def world_name(client: str, label: str) -> str:

@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,23 +18,18 @@ EVENT = "made_with"
 LIBRARIES = ("numpy", "torch", "transformers", "peft", "flwr")
 _RESULTS = ("round_finished", "evaluated")
 _WORDS = {
-    "fedse": "fedse {}",
-    "commit": "commit {}",
-    "python": "Python {}",
-    "cores": "{} cores",
-    "threads": "{} threads",
+    **{name: f"{name} {{}}" for name in ("fedse", "commit", "sites", *LIBRARIES)},
+    **{"python": "Python {}", "cores": "cores: {}", "threads": "threads: {}"},
 }
 
 
 def describe(model: Any = None) -> dict[str, Any]:
-    """This process. `model` is where it computes, if it does."""
+    """This process, and where its model computes."""
     found: dict[str, Any] = {"fedse": __version__, "commit": _commit(), "python": platform.python_version()}
     found |= {name: getattr(sys.modules.get(name), "__version__", "") for name in LIBRARIES}
     found |= {"system": f"{platform.system()} {platform.machine()}", "cores": os.cpu_count()}
     if on := devices(model):
-        import torch
-
-        found["threads"] = torch.get_num_threads()
+        found["threads"] = sys.modules["torch"].get_num_threads()
         found["device"] = ", ".join(sorted({name or device for device, name in on.items()}))
         found["precision"] = str(getattr(model.network, "dtype", "")).removeprefix("torch.")
     return {key: value for key, value in found.items() if value}
@@ -41,46 +37,63 @@ def describe(model: Any = None) -> dict[str, Any]:
 
 def devices(model: Any) -> dict[str, str]:
     """What the model lies on, each with the name of its maker."""
-    parameters = getattr(getattr(model, "network", None), "parameters", None)
-    if parameters is None:
+    torch, network = sys.modules.get("torch"), getattr(model, "network", None)
+    if torch is None or not isinstance(network, torch.nn.Module):
         return {}
-    import torch
-
-    names = sorted({str(parameter.device) for parameter in parameters()})
+    names = sorted({str(parameter.device) for parameter in network.parameters()})
     return {name: torch.cuda.get_device_name(name) if name.startswith("cuda") else "" for name in names}
 
 
 @cache
 def _commit() -> str:
-    """Of the checkout that fedse is used from, with a plus where it was changed since; empty for an installed one."""
-    root = Path(__file__).resolve().parents[3]
-    if not (root / ".git").exists():
+    """Of the checkout that fedse is used from, with a plus if its code was changed since; empty for an installed one."""
+    package = Path(__file__).resolve().parents[1]
+    root = package.parents[1]
+    if package != root / "src/fedse" or not (root / ".git").exists():
         return ""
-    try:
-        head, changes = (
-            subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10, check=True)
-            for words in (("rev-parse", "--short=9", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+    # Inside a hook of git these name another repository.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+
+    def git(*words: str) -> str:
+        # Without a lock: the user may be committing.
+        line = ["git", "--no-optional-locks", "-C", str(root), *words]
+        return (
+            subprocess.run(line, capture_output=True, timeout=10, check=True, env=environment).stdout.decode().strip()
         )
-    except (OSError, subprocess.SubprocessError):
+
+    try:
+        return git("rev-parse", "--short=9", "HEAD") + ("+" if git("status", "--porcelain", "--", "src") else "")
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return ""
-    return head.stdout.strip() + ("+" if changes.stdout.strip() else "")
 
 
 def makers(events: Path) -> list[dict[str, Any]]:
-    """With what the rounds and evaluations of a run were made, in the order in which it first did something."""
+    """With what the rounds and evaluations of a run were made, in the order in which each first made one. An empty one
+    stands for those of an older fedse, which did not note it."""
     found: list[dict[str, Any]] = []
-    now: dict[str, Any] | None = None
-    content = events.read_text(encoding="utf-8") if events.exists() else ""
-    # A killed process can leave half a line at the end.
-    for line in content[: content.rfind("\n") + 1].splitlines():
-        event = json.loads(line)
+    now: dict[str, Any] = {}
+    for event in _read(events):
         if event["event"] == EVENT:
             now = {key: value for key, value in event.items() if key not in ("time", "event")}
-        elif event["event"] in _RESULTS and now is not None and now not in found:
+        elif event["event"] in _RESULTS and now not in found:
             found.append(now)
     return found
 
 
+def _read(events: Path) -> Iterator[dict[str, Any]]:
+    """What can be read of it: the log of a run may be damaged or gone, and the run is whole without it."""
+    try:
+        lines = events.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and "event" in event:
+            yield event
+
+
 def in_words(maker: dict[str, Any]) -> str:
-    words = (_WORDS.get(key, f"{key} {{}}" if key in LIBRARIES else "{}").format(value) for key, value in maker.items())
-    return ", ".join(words)
+    return ", ".join(_WORDS.get(key, "{}").format(value) for key, value in maker.items()) or "what was not noted"

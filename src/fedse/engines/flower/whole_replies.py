@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 AT_ONCE = 8
-"""Messages asked for in one call; with more under way they take turns, so that many sites do not keep the server busy."""
+TURNS = 4
+"""With more than `AT_ONCE` messages under way they take turns, so that many sites do not keep the server busy; everybody's
+comes within so many calls."""
 SOON = 0.5
 """Seconds that a call waits for what it has just asked for."""
 MOST_ARRIVING = 64
@@ -40,16 +43,22 @@ class WholeReplies:
     def pull_messages(self, message_ids: Iterable[str]) -> list[Any]:
         self._calls += 1
         wanted = list(message_ids)
-        self._pulls = {message: pull for message, pull in self._pulls.items() if message in wanted}
+        for message in self._pulls.keys() - set(wanted):
+            self._pulls.pop(message).cancel()
         self._turn = {message: self._turn.get(message, 0) for message in wanted}
         idle = [message for message in wanted if message not in self._pulls]
-        asked = sorted(idle, key=self._turn.__getitem__)[:AT_ONCE]
+        asked = sorted(idle, key=self._turn.__getitem__)[: max(AT_ONCE, math.ceil(len(idle) / TURNS))]
         for message in asked:
             self._turn[message] = self._calls
             self._pulls[message] = self._threads.submit(self._pull, message)
         wait([self._pulls[message] for message in asked], timeout=SOON)
         done = [message for message, pull in self._pulls.items() if pull.done()]
-        return [reply for message in done for reply in self._pulls.pop(message).result()]
+        failed = [message for message in done if self._pulls[message].exception() is not None]
+        replies = [reply for message in done if message not in failed for reply in self._pulls.pop(message).result()]
+        # What has arrived is handed over before an error is raised: nobody could ask for it again.
+        if failed and not replies:
+            self._pulls.pop(failed[0]).result()
+        return replies
 
     def _pull(self, message: str) -> list[Any]:
         return list(self._grid.pull_messages([message]))
