@@ -37,6 +37,13 @@ def children_hear_ctrl_c() -> None:
 
 
 @pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """Networks that a test makes are the same ones whatever ran before it: their weights decide how far roundings go."""
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """A model with `threads: 2` sets them for the whole process; two test processes with two threads each then wait for each
     other, and all later tests take ten times as long."""

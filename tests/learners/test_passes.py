@@ -71,7 +71,8 @@ def test_further_pairs_and_frozen_tensors_are_packed_too(targets: str, frozen: t
     assert_same(gradient_of(beside, examples, 9), wanted)
     assert through.result(other).digest() == other.digest()
     load_adapter(network, other)
-    assert_same(gradient_of(through, examples, 9), padded_gradient(network, examples))
+    # Larger tensors, larger roundings: up to 1e-5 with the forty networks that were tried.
+    assert_same(gradient_of(through, examples, 9), padded_gradient(network, examples), 5e-5)
 
 
 def test_ways_to_save_memory_change_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
