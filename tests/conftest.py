@@ -26,7 +26,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _share(items: list[pytest.Item], number: int, processes: int) -> list[pytest.Item]:
-    return items[len(items) * number // processes : len(items) * (number + 1) // processes]
+    """Of a file all or nothing: what its tests share is made once."""
+    files = [item.path for item in items]
+    ends = [len(items) * place // processes for place in (number, number + 1)]
+    begin, end = (files.index(files[place]) if place < len(files) else place for place in ends)
+    return items[begin:end]
 
 
 @pytest.fixture(scope="session", autouse=True)
