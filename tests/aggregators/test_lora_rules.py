@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -146,6 +147,16 @@ def test_flora_starts_afresh_each_round_and_differently() -> None:
         assert not following.adapter.tensors[MODULE.replace("_A", "_B")].any()
     assert not np.array_equal(first.adapter.tensors[MODULE], second.adapter.tensors[MODULE])
     assert np.abs(first.adapter.tensors[MODULE]).max() <= 1 / np.sqrt(20)
+
+
+def test_flora_draws_otherwise_for_a_run_that_began_otherwise() -> None:
+    state = some_state()
+    began_otherwise = {name: -tensor if "lora_A" in name else tensor for name, tensor in state.adapter.tensors.items()}
+    other = replace(state, adapter=replace(state.adapter, tensors=began_otherwise))
+    drawn = [
+        Flora().aggregate(one, some_updates(Flora(), one))[0].adapter.tensors[MODULE] for one in (state, state, other)
+    ]
+    assert np.array_equal(drawn[0], drawn[1]) and not np.array_equal(drawn[0], drawn[2])
 
 
 def test_ffa_lora_sends_and_changes_nothing_but_b() -> None:

@@ -51,7 +51,7 @@ def test_compare_prints_tables_and_draws(runs: Path) -> None:
         "east: maze",
         "macro",
         "micro",
-        "fed_se is better",
+        "better",
         "not distinguishable",
         "one seed",
         "trajectories",

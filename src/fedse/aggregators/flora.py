@@ -1,7 +1,8 @@
 """FLoRA: all products are stacked and frozen, and the shared pair starts afresh (Wang and others, arXiv 2409.05976).
 
     residual += mean_k B_k A_k = [B_1 ... B_K] / K @ [A_1; ...; A_K]
-    next B = 0,  next A = drawn anew as LoRA's usual start, the same on every machine
+    next B = 0,  next A = drawn anew as LoRA's usual start, the same on every machine and, as it
+                 is named by the present A, another for another seed of the run
 
 The paper merges the stack into the base model; here it is broadcast as further ranks of the adapter (see `residual.py`).
 Tensors that belong to no pair are averaged.
@@ -13,6 +14,7 @@ with B = 0 and has to find its directions again.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,5 +36,8 @@ class Flora(ResidualRule):
     ) -> tuple[Matrix, Matrix, Matrix, Matrix]:
         rank, inputs = state.adapter.tensors[name].shape
         bound = 1.0 / np.sqrt(inputs)
-        fresh = generator("flora", state.round + 1, name).uniform(-bound, bound, (rank, inputs))
+        present = hashlib.sha256(
+            np.ascontiguousarray(state.adapter.tensors[name], dtype=np.float32).tobytes()
+        ).hexdigest()
+        fresh = generator("flora", state.round + 1, name, present).uniform(-bound, bound, (rank, inputs))
         return np.zeros((len(ups[0]), rank)), fresh, *side_by_side(ups, downs)

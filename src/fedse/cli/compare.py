@@ -15,7 +15,7 @@ from fedse.cli.console import make_console
 from fedse.cli.tables import interval, markdown, percent
 
 if TYPE_CHECKING:
-    from fedse.evaluation.comparison import Comparison, Group
+    from fedse.evaluation.comparison import Comparison, Group, Pair
     from fedse.evaluation.measured import Measured
 
 
@@ -208,16 +208,26 @@ def _pair_table(found: Comparison) -> Table:
 
 def _world_table(found: Comparison) -> Table:
     worlds = list(found.groups[0].successes)
-    table = Table(title="World by world: difference in points, p (Holm)", title_justify="left", caption_justify="left")
+    table = Table(
+        title="World by world: difference in points, 95 %, p (Holm)", title_justify="left", caption_justify="left"
+    )
     table.add_column("", overflow="fold")
     table.add_column("against", overflow="fold")
     for name in worlds:
         table.add_column(name, justify="right")
     for pair in found.pairs:
-        cells = [f"{100 * pair.found.by_world[name][0]:+.1f}\n{p_value(pair.by_world[name])}" for name in worlds]
-        table.add_row(pair.ours, pair.theirs, *cells)
-    table.caption = f"corrected for {len(found.pairs) * len(worlds)} comparisons"
+        table.add_row(pair.ours, pair.theirs, *[_world_cell(pair, name) for name in worlds])
+    table.caption = (
+        f"corrected for {len(found.pairs) * len(worlds)} comparisons; *: test and interval (over seeds and tasks) agree "
+        "that there is a difference (with one seed: between these runs)"
+    )
     return table
+
+
+def _world_cell(pair: Pair, world: str) -> str:
+    item = pair.found.by_world[world]
+    mark = "*" if pair.differs_in(world) else ""
+    return f"{100 * item.share:+.1f}{mark}\n{_points(item.interval)}\n{p_value(pair.by_world[world])}"
 
 
 def _cost_table(groups: Sequence[Group]) -> Table:

@@ -76,13 +76,20 @@ class Pair:
 
     @property
     def verdict(self) -> str:
-        """One is called better only when test and interval agree; the interval also allows for other seeds."""
+        """One is called better only when test and interval agree; the interval also allows for other seeds. With one seed
+        there are no others to allow for, and only the two runs are compared."""
         low, high = self.found.macro_interval
+        better = "is better" if len(self.seeds) > 1 else "has the better run"
         if self.p < SURE and low > 0 < self.found.micro:
-            return f"{self.ours} is better"
+            return f"{self.ours} {better}"
         if self.p < SURE and high < 0 > self.found.micro:
-            return f"{self.theirs} is better"
+            return f"{self.theirs} {better}"
         return "not distinguishable"
+
+    def differs_in(self, world: str) -> bool:
+        """Whether a single world tells the two apart, by the same two measures."""
+        low, high = self.found.by_world[world].interval
+        return self.by_world[world] < SURE and not low <= 0 <= high
 
 
 @dataclass(frozen=True)
@@ -256,7 +263,7 @@ def _pairs(chosen: Sequence[tuple[Group, Group]]) -> list[Pair]:
             of_ours, of_theirs = _rows(ours, ours.seeds[:1]), _rows(theirs, theirs.seeds[:1])
         found.append((ours, theirs, seeds, difference(of_ours, of_theirs, seeds)))
     overall = holm([item.p for *_, item in found])
-    worlds = iter(holm([p for *_, item in found for _, p in item.by_world.values()]))
+    worlds = iter(holm([world.p for *_, item in found for world in item.by_world.values()]))
     return [
         Pair(ours.label, theirs.label, seeds, item, p, {name: next(worlds) for name in item.by_world})
         for (ours, theirs, seeds, item), p in zip(found, overall, strict=True)
@@ -299,6 +306,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
                 "theirs": pair.theirs,
                 "seeds": list(pair.seeds),
                 **vars(pair.found),
+                "by_world": {name: world._asdict() for name, world in pair.found.by_world.items()},
                 "p_holm": pair.p,
                 "by_world_holm": dict(pair.by_world),
                 "verdict": pair.verdict,

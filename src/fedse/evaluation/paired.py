@@ -4,6 +4,9 @@ The difference of a task is a sum over seeds of (success of one) - (success of t
 good, each task's difference could as well have had the other sign. `sign_flip` counts over all signs how often the sum is at
 least as far from zero as the one that was seen. With one seed this is the exact McNemar test; several seeds of one task
 stay together, because they are not independent.
+
+That test takes the seeds as they are: it answers whether *these runs* differ on other tasks. Two runs of one method differ
+too, by the luck of what they explored. So whether *methods* differ also takes an interval over seeds and tasks drawn again.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +67,14 @@ def macro_interval(shares: Sequence[float], intervals: Sequence[tuple[float, flo
     return max(0.0, mean - below), min(1.0, mean + above)
 
 
+class InOneWorld(NamedTuple):
+    """How much better one is than the other in a world."""
+
+    share: float
+    interval: tuple[float, float]
+    p: float
+
+
 @dataclass(frozen=True)
 class Difference:
     """How much better one is than the other, in shares, with 95 % intervals."""
@@ -73,8 +85,7 @@ class Difference:
     micro_interval: tuple[float, float]
     p: float
     """On all tasks together."""
-    by_world: Mapping[str, tuple[float, float]]
-    """Difference and p-value of each world."""
+    by_world: Mapping[str, InOneWorld]
     by_seed: Mapping[int, float]
     """Macro difference of each seed both have."""
     tasks: int
@@ -93,7 +104,9 @@ def difference(ours: Mapping[str, Array], theirs: Mapping[str, Array], seeds: Se
         micro_interval=_middle(micro),
         p=sign_flip(every.sum(axis=0).astype(int).tolist()),
         by_world={
-            name: (float(world.mean()), sign_flip(world.sum(axis=0).astype(int).tolist()))
+            name: InOneWorld(
+                float(world.mean()), _middle(_resampled([world])[0]), sign_flip(world.sum(axis=0).astype(int).tolist())
+            )
             for name, world in apart.items()
         },
         by_seed={seed: float(np.mean([world[row].mean() for world in worlds])) for row, seed in enumerate(seeds)},
