@@ -58,7 +58,8 @@ def _show(console: Console, world: World, observation: str, title: str) -> None:
 
 def _expert_action(console: Console, world: World) -> str:
     thought, action = world.expert()
-    console.print(Text(f"Thought: {thought}", style="italic"))
+    if thought:
+        console.print(Text(f"Thought: {thought}", style="italic"))
     console.print(Text(f"Action: {action}", style="cyan"))
     return action
 

@@ -132,7 +132,8 @@ def print_trajectory(console: Console, trajectory: Trajectory, position: str) ->
     for count, step in enumerate(trajectory.steps, start=1):
         console.print(Text(f"{count:>2}  ", style="dim") + Text(step.observation, style="cyan"))
         if step.action:
-            console.print(Text("    Thought: ", style="dim") + Text(step.thought))
+            if step.thought:
+                console.print(Text("    Thought: ", style="dim") + Text(step.thought))
             mark = Text("" if step.valid else "   (invalid)", style="red")
             console.print(Text("    Action:  ", style="dim") + Text(step.action, style="bold") + mark)
         else:

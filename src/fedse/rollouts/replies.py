@@ -1,4 +1,4 @@
-"""Read thought and action out of a reply in ReAct form: `Thought: ...`, newline, `Action: ...`."""
+"""Read thought and action out of a reply in ReAct form: `Thought: ...`, newline, `Action: ...`; some have no thought."""
 
 from __future__ import annotations
 
@@ -38,4 +38,4 @@ def parse(reply: str) -> ParsedReply:
 
 def compose(thought: str, action: str) -> str:
     """A reply in the form `parse` reads."""
-    return f"Thought: {thought}\nAction: {action}"
+    return f"Thought: {thought}\nAction: {action}" if thought else f"Action: {action}"

@@ -51,8 +51,7 @@ def _described(world_factory: WorldFactory) -> str:
     world = world_factory()
     demand(bool(world.name) and world.version >= 1, "`name` must be a text and `version` a number from 1 up")
     demand(bool(world.rules.strip()), "the rules are empty")
-    for word in ("Thought:", "Action:"):
-        demand(word in world.rules, f"the rules do not show the form of a reply: '{word}' is missing")
+    demand("Action:" in world.rules, "the rules do not show the form of a reply: 'Action:' is missing")
     demand(world.turn_limit >= 1, f"the turn limit is {world.turn_limit}")
     return f"{world.name} version {world.version}, rules of {len(world.rules)} characters, {world.turn_limit} turns"
 

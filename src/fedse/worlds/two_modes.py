@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from fedse.plugins import FilePath
+from fedse.worlds.reply_form import RulesLength
 from fedse.worlds.world import World
 
 
@@ -18,8 +19,8 @@ class TwoModeOptions(World.Options):
 
     mode: Literal["clean", "original"] = "clean"
     """Disjoint splits with defects mended, or the tasks, texts and quirks of the original."""
-    rules: Literal["full", "brief"] = "full"
-    """Length of the opening text and of the expert's thoughts."""
+    rules: RulesLength = "full"
+    """Length of the opening text and of the expert's thoughts; bare: the brief text, and an action without a thought."""
     train_tasks: int = Field(default=600, ge=3)
     """Number of training tasks."""
     pool: int = 0

@@ -10,12 +10,12 @@ from fedse.worlds.babyai.goals import NOTHING
 from fedse.worlds.babyai.offers import Item, barrier
 from fedse.worlds.babyai.rooms import CLOSED, EMPTY, MARGIN, OPEN, WALL, Room, Sight
 from fedse.worlds.babyai.words import CHECK, Wording
+from fedse.worlds.reply_form import RulesLength, asked_for, asked_for_briefly
 
 _COLORS = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "purple": 35, "grey": 37}
 _SIGNS = {"ball": "● ", "box": "■ ", "key": "⚷ "}
 _DOORS = ("▯ ", "▮ ", "▮x")
 _AGENT = ("▶ ", "▼ ", "◀ ", "▲ ")
-_FORM = "Thought: <{thought}>\nAction: <{action}>"
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Narrator:
 
     original: bool
     wording: Wording
-    rules_length: Literal["full", "brief"]
+    rules_length: RulesLength
     view_length: Literal["full", "brief"]
     turn_limit: int
 
@@ -131,7 +131,7 @@ class Narrator:
     # The rules
 
     def rules(self) -> str:
-        return self._brief_rules() if self.rules_length == "brief" else self._full_rules()
+        return self._full_rules() if self.rules_length == "full" else self._brief_rules()
 
     def _brief_rules(self) -> str:
         verbs, nouns = self.wording.verbs, self.wording.nouns
@@ -143,7 +143,7 @@ class Narrator:
             f"{verbs['pick up']} X, {verbs['drop']}, {verbs['toggle']}, {verbs['go through']} X (open {nouns['door']}), "
             f"{verbs['open and go through']} X (closed {nouns['door']}){check}. X is what you see, like {example}. "
             f"A locked {nouns['door']} needs the {nouns['key']} of its colour in your hands.\n"
-            "Answer with one action per turn, in two lines:\n" + _FORM.format(thought="short reason", action="action")
+            f"Answer with one action per turn, in {asked_for_briefly(self.rules_length, 'action')}"
         )
 
     def _full_rules(self) -> str:
@@ -176,7 +176,7 @@ class Narrator:
             f"Only things in view can be named{listed}. Anything else is refused and costs a turn. "
             f"You have {self.turn_limit} turns.\n\n"
             "Give exactly one action per turn, in this form:\n"
-            + _FORM.format(thought="what you conclude from what you see", action="one of the actions")
+            + asked_for("what you conclude from what you see", "one of the actions")
         )
 
     # The picture

@@ -292,6 +292,8 @@ class BabyAI(World):
         """The action that brings the next thing to do nearest, with a reason told from what is in view."""
         scene, room = self._scene(), self._room
         advice = advise(room, list(scene.offers.values()), any_finish_counts=not self._original)
+        if self.options.rules == "bare":
+            return "", self._wording.action(room, advice.offer)
         seen = {item.thing for item in scene.items}
         why = thought(room, advice, seen, self._wording, self.options.rules == "brief")
         return why, self._wording.action(room, advice.offer)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedse.worlds.maze.maps import Cell, Layout, double_t, from_picture
+from fedse.worlds.reply_form import RulesLength, asked_for, asked_for_briefly
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Narrator:
 
     original: bool
     wording: Wording
-    rules_length: Literal["full", "brief"]
+    rules_length: RulesLength
     view_length: Literal["full", "brief"]
     sees_goal: bool
     turn_limit: int
@@ -86,6 +87,8 @@ class Narrator:
 
     def thought(self, best: int, towards: Sequence[int], open_ways: Sequence[int], back: int | None) -> str:
         """Why to take the way `best`, told from what is known: the ways to the goal, the open ones, the way back."""
+        if self.rules_length == "bare":
+            return ""
         ways, brief = self.wording.ways, self.rules_length == "brief"
         move, step = ways[best], self.wording.actions[best]
         if not self.sees_goal:
@@ -109,7 +112,7 @@ class Narrator:
         return f"The goal is further {goal}, but the way there leads round, so I {step}."
 
     def rules(self) -> str:
-        return self._brief_rules() if self.rules_length == "brief" else self._full_rules()
+        return self._full_rules() if self.rules_length == "full" else self._brief_rules()
 
     def _brief_rules(self) -> str:
         _, down, _, right = self.wording.ways
@@ -122,7 +125,7 @@ class Narrator:
         return (
             f"You walk through a maze to its goal. Each turn you see {seen}.{axes}\n"
             f"Actions: {', '.join(self.wording.actions)}.\n"
-            "Answer with one action per turn, in two lines:\nThought: <short reason>\nAction: <action>"
+            f"Answer with one action per turn, in {asked_for_briefly(self.rules_length, 'action')}"
         )
 
     def _full_rules(self) -> str:
@@ -143,7 +146,7 @@ class Narrator:
             f"You have {self.turn_limit} turns.\n\n"
             f"A game may go like this:\n{self._worked_game()}\n\n"
             "Give exactly one action per turn, in this form:\n"
-            "Thought: <what you conclude from what you see>\nAction: <one of the actions>"
+            + asked_for("what you conclude from what you see", "one of the actions")
         )
 
     def _worked_game(self) -> str:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from fedse.worlds.reply_form import RulesLength, asked_for, asked_for_briefly
 from fedse.worlds.textcraft.names import Names
 from fedse.worlds.textcraft.plans import Move
 from fedse.worlds.textcraft.recipes import Need, Recipe, Variant
 
-_FORM = "Thought: <{thought}>\nAction: <{action}>"
 _BOLD, _READY, _DIM, _OFF = "\x1b[1m", "\x1b[1;32m", "\x1b[90m", "\x1b[0m"
 _GOAL, _TILE = "\x1b[1;33m", "\x1b[1;30;46m"
 
@@ -43,7 +43,7 @@ class Narrator:
     names: Names
     kinds: Mapping[str, Sequence[str]]
     """Names that stand for any of several items."""
-    rules_length: Literal["full", "brief"]
+    rules_length: RulesLength
     view_length: Literal["full", "brief"]
     turn_limit: int
 
@@ -142,6 +142,8 @@ class Narrator:
 
     def thought(self, move: Move) -> str:
         """Why to make this move, told from the listed recipes and what is carried."""
+        if self.rules_length == "bare":
+            return ""
         brief = self.rules_length == "brief"
         item = self.names.shown[move.item]
         if not move.chain:
@@ -162,7 +164,7 @@ class Narrator:
     # Rules
 
     def rules(self) -> str:
-        return self._brief_rules() if self.rules_length == "brief" else self._full_rules()
+        return self._full_rules() if self.rules_length == "full" else self._brief_rules()
 
     def _examples(self) -> tuple[str, str]:
         planks = Recipe("stick", 4, (("oak planks", 2),))
@@ -176,7 +178,7 @@ class Narrator:
             f"{words.craft.capitalize()} with exactly the numbers listed, once per turn. For a kind such as "
             f"{shown['planks']} name one of its items.\n"
             f"Actions like: {fetch} | {craft} | {words.inventory}\n"
-            f"Answer in two lines:\n{_FORM.format(thought='short reason', action='action')}"
+            f"Answer in {asked_for_briefly(self.rules_length, 'action')}"
         )
 
     def _full_rules(self) -> str:
@@ -196,7 +198,7 @@ class Narrator:
             f"You have {self.turn_limit} turns.\n\n"
             f"A game may go like this:\n{self._worked_game()}\n\n"
             "Give exactly one action per turn, in this form:\n"
-            + _FORM.format(thought="what is missing and how to come by it", action="one action")
+            + asked_for("what is missing and how to come by it", "one action")
         )
 
     def _worked_game(self) -> str:

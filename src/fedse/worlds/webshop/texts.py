@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fedse.worlds.reply_form import RulesLength, asked_for, asked_for_briefly
 from fedse.worlds.webshop.catalogue import Product
 from fedse.worlds.webshop.expert import Advice
 from fedse.worlds.webshop.goals import Goal
 from fedse.worlds.webshop.pages import BACK, BUY, NEXT, PREVIOUS, Layout, Page, Shop
 
-_FORM = "Thought: <{thought}>\nAction: <{action}>"
 _SHORT_TITLE = 60
 _SHORT_SECTION = 240
 
@@ -21,7 +21,7 @@ class Narrator:
     """The texts for one choice of options."""
 
     original: bool
-    rules_length: Literal["full", "brief"]
+    rules_length: RulesLength
     view_length: Literal["full", "brief"]
     layout: Layout
     turn_limit: int
@@ -146,6 +146,8 @@ class Narrator:
 
     def thought(self, advice: Advice, goal: Goal) -> str:
         """Why the expert does what it does, told from what the page shows."""
+        if self.rules_length == "bare":
+            return ""
         product, (name, value) = advice.product, advice.option
         if advice.reason == "open" and product:
             return self._thought_open(product, goal)
@@ -173,7 +175,7 @@ class Narrator:
     # Rules
 
     def rules(self) -> str:
-        return self._brief_rules() if self.rules_length == "brief" else self._full_rules()
+        return self._full_rules() if self.rules_length == "full" else self._brief_rules()
 
     def _clicks(self) -> str:
         if self.original:
@@ -184,8 +186,8 @@ class Narrator:
         return (
             "You shop for a customer. Buy a product with all that is asked for, in the right options.\n"
             f"Actions: search[words]; {self._clicks()}.\n"
-            "Answer with one action per turn, in two lines:\n"
-            + _FORM.format(thought="short reason", action="search[...] or click[...]")
+            "Answer with one action per turn, in "
+            f"{asked_for_briefly(self.rules_length, 'search[...] or click[...]')}"
         )
 
     def _full_rules(self) -> str:
@@ -207,7 +209,7 @@ class Narrator:
             f"Anything else does nothing and costs a turn. You have {self.turn_limit} turns.\n\n"
             "The replies of an episode may look like this:\n" + "\n\n".join(example) + "\n\n"
             "Give exactly one action per turn, in this form:\n"
-            + _FORM.format(thought="what you conclude from the page", action="search[keywords] or click[text]")
+            + asked_for("what you conclude from the page", "search[keywords] or click[text]")
         )
 
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fedse.worlds.reply_form import RulesLength, asked_for, asked_for_briefly
 from fedse.worlds.wordle.games import Game
 
 _MARK_WORDS = {"g": "correct", "y": "elsewhere", "b": "absent"}
 _TILES = {"g": "\x1b[1;30;42m", "y": "\x1b[1;30;43m", "b": "\x1b[1;37;100m", "": "\x1b[37m"}
 _OFF = "\x1b[0m"
 _KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-_FORM = "Thought: <{thought}>\nAction: <{action}>"
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Narrator:
 
     vocabulary: tuple[str, ...]
     """The original's words, which its rules list; empty in clean mode, where each game lists its own."""
-    rules_length: Literal["full", "brief"]
+    rules_length: RulesLength
     view_length: Literal["full", "brief"]
     feedback: Literal["letters", "words"]
     blanks: bool
@@ -82,6 +82,8 @@ class Narrator:
 
     def thought(self, word: str, possible: Sequence[str], first: bool) -> str:
         """Why to guess this word, told from the list and the marks so far."""
+        if self.rules_length == "bare":
+            return ""
         guess = word if self.vocabulary else self.spelled(word)
         brief = self.rules_length == "brief"
         if first:
@@ -101,7 +103,7 @@ class Narrator:
         return f'{len(possible)} words still fit all the marks. Of these "{guess}" tells most.'
 
     def rules(self) -> str:
-        return self._brief_rules() if self.rules_length == "brief" else self._full_rules()
+        return self._full_rules() if self.rules_length == "full" else self._brief_rules()
 
     def _meaning(self) -> str:
         if self.feedback == "letters":
@@ -118,7 +120,7 @@ class Narrator:
         return (
             f"Find the hidden word in {self.guesses} guesses. {where} "
             f"Each letter of a guess is marked: {self._meaning()}.\n"
-            f"Answer with one guess per turn, in two lines:\n{_FORM.format(thought='short reason', action='word')}"
+            f"Answer with one guess per turn, in {asked_for_briefly(self.rules_length, 'word')}"
         )
 
     def _full_rules(self) -> str:
@@ -141,7 +143,7 @@ class Narrator:
             f"You have {self.guesses} guesses and should use as few of them as you can.\n{where}\n"
             f"After each guess every one of its letters is marked: {self._meaning()}.\n\n{self._worked_game()}\n\n"
             "Give exactly one guess per turn, in this form:\n"
-            + _FORM.format(thought="what you conclude from the marks so far", action="the word you guess")
+            + asked_for("what you conclude from the marks so far", "the word you guess")
         )
 
     def _worked_game(self) -> str:
