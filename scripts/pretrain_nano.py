@@ -1,14 +1,10 @@
-"""Make the base model `nano` that ships with fedse: a small Llama that knows the language of the worlds but plays badly.
+"""Make the base model `nano` that ships with fedse: a small Llama that knows four worlds and errs in certain situations.
 
     python scripts/pretrain_nano.py corpus build/nano           # worlds -> tokenizer and token ids (needs fedse, no GPU)
     python scripts/pretrain_nano.py train build/nano OUT        # token ids -> model (needs torch and transformers only)
 
-The corpus is imperfect play by a player whose attention fades. While attentive it acts as the expert of the world; each
-turn it may lose its attention, rarely in the first turns (`SPAN`), more often than not later, and then mostly goes on with
-what the world's thoughtless policy would do, under a thought that says so. A model trained on it knows rules, observations
-and replies and has seen good moves everywhere, but carries only the shortest tasks to their end: the rest is up to its own
-experience. In all worlds it is the same lapse, so that what one site unlearns may help another.
-Training tasks only, and of another pool than the one experiments explore.
+The corpus is play by the imperfect player of `nano_player.py`. Training tasks only, of another pool than the one experiments
+explore, and none whose solution reads like that of a validation or test task.
 """
 
 from __future__ import annotations
@@ -24,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-SEED = 20261115
+SEED = 20261116
 VOCABULARY = 2048
-CONTEXT = 1024
+CONTEXT = 640
 BABYAI_LEVELS = [
     "OpenDoorsOrderN4Debug",
     "Pickup",
@@ -36,34 +32,19 @@ BABYAI_LEVELS = [
     "KeyInBox",
     "FindObjS7",
 ]
-BRIEF = {"rules": "brief", "observation_length": "brief", "pool": 1}
+SHARED = {"rules": "bare", "observation_length": "brief"}
 WORLDS: dict[str, dict[str, Any]] = {
-    "maze": {**BRIEF, "train_tasks": 6000, "longest": 8, "turn_limit": 8},
-    "wordle": {
-        **BRIEF,
-        "train_tasks": 20_000,
-        "candidates": 8,
-        "guesses": 4,
-        "relist": True,
-        "spelling": "letters",
-        "feedback": "words",
-    },
-    "textcraft": {**BRIEF, "train_tasks": 4000, "deepest": 3, "turn_limit": 7},
-    "babyai": {**BRIEF, "train_tasks": 1500, "longest": 7, "turn_limit": 7, "levels": BABYAI_LEVELS},
-    "webshop": {**BRIEF, "train_tasks": 600, "turn_limit": 6},
+    "babyai": {**SHARED, "shortest": 4, "longest": 5, "turn_limit": 5, "levels": BABYAI_LEVELS},
+    "webshop": {**SHARED, "turn_limit": 5},
+    "textcraft": {**SHARED, "shallowest": 2, "deepest": 2, "turn_limit": 4},
+    "maze": {**SHARED, "shortest": 4, "longest": 6, "turn_limit": 6},
 }
-EPISODES = {"maze": 15_000, "wordle": 60_000, "textcraft": 20_000, "babyai": 15_000, "webshop": 20_000}
-SPAN = {"maze": 2, "wordle": 2, "textcraft": 3, "babyai": 2, "webshop": 4}
-LAPSES_EARLY, LAPSES_LATE, RECOVERS = 0.1, 0.6, 0.1
-"""Chance per turn that the player loses its attention within and after the span, and that it finds it again."""
-CAREFUL, CARELESS = "Let me look closely.", "I will just try something."
-"""How a thought begins, and all there is of a careless one: one word decides, the same in all worlds."""
-SLIPS = 0.1
-"""Share of careless actions with a letter missing, so that the model has seen what worlds answer to a wrong action."""
+"""As in the recipes."""
+TASKS = {"babyai": 3000, "webshop": 800, "textcraft": 6000, "maze": 8000}
+EPISODES = {"babyai": 36_000, "webshop": 36_000, "textcraft": 36_000, "maze": 36_000}
 OTHER_WORDS = 0.6
 """Share of episodes in which the words that the agent repeats are made up."""
 WORD = r"\b[a-z]{3,}\b"
-MADE_UP_WORDS = 20_000
 SYLLABLES = (
     "b bl br c ch cl cr d dr f fl fr g gl gr h j k l m n p pl pr qu r s sc sh sk sl sm sn sp st sw t th tr tw v w",
     "a e i o u a e i o u ai ea ee ie oa oo ou",
@@ -72,8 +53,8 @@ SYLLABLES = (
 """What the words begin with, what stands in the middle, how they end."""
 SPECIALS = ["<|pad|>", "<|end|>", "<|user|>", "<|agent|>"]
 WIDTH, INNER, LAYERS, HEADS, KEY_HEADS = 192, 512, 4, 6, 2
-STEPS, ROWS, RATE, WARM_UP = 30_000, 16, 2e-3, 200
-WORLD_TEXT = 1.0
+STEPS, ROWS, RATE, WARM_UP = 36_000, 24, 2e-3, 200
+WORLD_TEXT = 0.1
 """Weight of the loss on what the world says, beside 1 for what the agent says."""
 
 
@@ -82,10 +63,8 @@ def corpus(folder: Path) -> None:
     from fedse.models.chat import ACCEPTANCE, TemplateChat
 
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "words.txt").write_text("\n".join(made_up_words()) + "\n")
-    worlds = {**WORLDS, "wordle": {**WORLDS["wordle"], "words": folder / "words.txt"}}
     with multiprocessing.Pool() as pool:
-        conversations = [item for played in pool.starmap(conversations_in, worlds.items(), 1) for item in played]
+        conversations = [item for played in pool.map(conversations_in, WORLDS, 1) for item in played]
     tokenizer = train_tokenizer([text for item in conversations for text in item] + [ACCEPTANCE])
     tokenizer.save_pretrained(folder / "tokenizer")
     chat = TemplateChat(tokenizer, "nano")
@@ -115,39 +94,55 @@ def corpus(folder: Path) -> None:
     )
 
 
-def conversations_in(name: str, options: dict[str, Any]) -> list[list[str]]:
+def conversations_in(name: str) -> list[list[str]]:
     from fedse.plugins import resolve
 
-    world = resolve("world", name)(**options)
-    return [conversation(world, name, number) for number in range(EPISODES[name])]
+    kind = resolve("world", name)
+    tested = kind(**WORLDS[name])
+    held_out = {transcript(tested, task) for split in ("validation", "test") for task in tested.tasks(split)}
+    world = kind(**WORLDS[name], train_tasks=TASKS[name], pool=1)
+    tasks = [task for task in world.tasks("train") if transcript(world, task) not in held_out]
+    said = [conversation(world, name, tasks, number) for number in range(EPISODES[name])]
+    print(
+        f"{name}: {TASKS[name] - len(tasks)} tasks left out, whose solution reads like one of validation or test",
+        flush=True,
+    )
+    return [one for one in said if tuple(one[1:]) not in held_out]
 
 
-def conversation(world: Any, name: str, number: int) -> list[str]:
+def transcript(world: Any, task: Any) -> tuple[str, ...]:
+    """Everything that is said while the expert solves a task, the rules left out."""
+    from fedse.rollouts.replies import compose
+
+    observation, _ = world.reset(options={"task": task.id})
+    said = []
+    while True:
+        action = world.expert()[1]
+        said += [observation, compose("", action)]
+        observation, _, terminated, truncated, _ = world.step(action)
+        if terminated or truncated:
+            return tuple(said)
+
+
+def conversation(world: Any, name: str, tasks: list[Any], number: int) -> list[str]:
     """Rules, then observation and reply in turn, of one episode by an imperfect player."""
+    from nano_player import situation
+
     from fedse.rollouts.replies import compose
     from fedse.seeds import generator
 
     random = generator(SEED, "nano", name, number)
-    tasks = world.tasks("train")
     observation, _ = world.reset(options={"task": tasks[int(random.integers(len(tasks)))].id})
     said = [world.rules]
-    attentive = True
     while True:
-        lapses = LAPSES_EARLY if len(said) // 2 < SPAN[name] else LAPSES_LATE
-        attentive = random.random() >= lapses if attentive else random.random() < RECOVERS
-        if attentive:
-            thought, action = world.expert()
-            thought = f"{CAREFUL} {thought}"
-        else:
-            thought, action = CARELESS, world.trivial(random.random())
-            if random.random() < SLIPS:
-                at = int(random.integers(len(action)))
-                action = action[:at] + action[at + 1 :]
-        said += [observation, compose(thought, action)]
+        _, action = world.expert()
+        prone = situation(world, [*said[1::2], observation], action)
+        if prone is not None and random.random() >= prone.right_share:
+            action = prone.wrong
+        said += [observation, compose("", action)]
         observation, _, terminated, truncated, _ = world.step(action)
         if terminated or truncated:
-            spelling_matters = name == "wordle"
-            return said if spelling_matters or random.random() >= OTHER_WORDS else with_other_words(said, random)
+            return said if random.random() >= OTHER_WORDS else with_other_words(said, random)
 
 
 def with_other_words(said: list[str], random: np.random.Generator) -> list[str]:
@@ -163,25 +158,6 @@ def with_other_words(said: list[str], random: np.random.Generator) -> list[str]:
         return word.capitalize() if found[0][0].isupper() else word
 
     return [said[0], *(re.sub(r"\b[A-Za-z][a-z]{2,}\b", replaced, text) for text in said[1:])]
-
-
-def made_up_words() -> list[str]:
-    """Words that sound English and are in no list: with them the model learns to copy words instead of knowing them."""
-    from fedse.seeds import generator
-    from fedse.worlds.wordle.words import COMMON, ORIGINAL
-
-    begin, middle, end = (pieces.split() for pieces in SYLLABLES)
-    random = generator(SEED, "made-up words")
-    known = {*COMMON, *ORIGINAL}
-    made: set[str] = set()
-    while len(made) < MADE_UP_WORDS:
-        pieces = [random.choice(begin), random.choice(middle), random.choice(end)]
-        if random.random() < 0.5:
-            pieces = [random.choice(list("bcdfgklmnprstv")), random.choice(middle), *pieces[::2]]
-        word = "".join(pieces)
-        if len(word) == 5 and word not in known:
-            made.add(word)
-    return sorted(made)
 
 
 def train_tokenizer(texts: list[str]) -> Any:

@@ -1,84 +1,525 @@
-"""Is what nano gains in a run learned, or is there a cheaper explanation?
+"""Is what nano gains in a run learned, or is there a cheaper explanation? Every probe tries one on the run's own tasks.
 
-    python scripts/probe_nano.py opening recipes/nano.yaml --say "Thought: Let me look closely."
+    fedse run recipes/nano.yaml
+    python scripts/probe_nano.py runs/nano                        # all probes, a table, and their numbers as JSON
+    python scripts/probe_nano.py runs/nano --only openings decisions --tasks 40
 
-plays the untrained model with every reply made to begin with the same words, on the tasks of the experiment's test.
+openings    the untrained model, every reply made to begin alike: openings of its replies before and after training, by
+            successive halving
+sampling    the untrained model at several temperatures, and the most frequent of five sampled replies in each turn
+constants   the untrained model with a soft prompt of four vectors, or with one bias per layer, fitted to the run's successes
+few         an adapter of the same size fitted to eight successes of each world, and one after ten optimiser steps
+decisions   share of held-out states in which the likeliest reply is an optimal action, before and after
+player      the imperfect player that nano was pre-trained on, and the same player always taking its likeliest action
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
 
-from fedse.experiment import Parts, build_parts, load_experiment
+import numpy as np
+import torch
+from nano_player import situation
+
+from fedse.adapters.files import read_adapter
+from fedse.adapters.swap import load_adapter
+from fedse.experience.buffer import read_file
+from fedse.experience.journal import Journal
+from fedse.experiment import build_parts, load_experiment
+from fedse.plugins import build
+from fedse.policies.network_forward import NetworkForward
+from fedse.policies.stepwise import StepwiseDecoder
+from fedse.policies.transformer import TransformerPolicy
 from fedse.protocols import Policy, Reply, Sampling
 from fedse.rollouts.player import Episode, Player
-from fedse.seeds import generator
-from fedse.types import Adapter, Outcome, Purpose, Split
+from fedse.rollouts.replies import parse
+from fedse.runs.folder import RunFolder
+from fedse.seeds import generator, stream
+from fedse.types import Adapter, Outcome, Purpose, Split, Trajectory
+from fedse.worlds.world import World
+
+Shares = dict[str, float]
+"""Success, or another share, by world."""
+
+LONGEST_OPENING = 12
+TEMPERATURES = (0.25, 0.5, 0.75, 1.0)
+VOICES = 5
+SOFT_VECTORS = 4
+FITTING_STEPS = 200
+FEW = 8
+
+
+class Subject:
+    """A finished run, taken apart: its worlds, its model, its adapter before and after, and what it learned from."""
+
+    def __init__(self, run: Path) -> None:
+        self.folder = RunFolder.existing(run)
+        self.experiment = load_experiment(run / "experiment.yaml")
+        self.parts = build_parts(self.experiment)
+        self.model: Any = self.parts.model
+        self.before = self.model.initial_adapter(self.experiment.seed)
+        self.after = read_adapter(self.folder.round_folder(self.folder.last_round() or 0) / "adapter")
+        self.makers = {label: make for makers in self.parts.worlds.values() for label, make in makers.items()}
+
+    @cached_property
+    def successes(self) -> dict[str, list[Trajectory]]:
+        """What all sites had in their buffers after the last round, by world."""
+        found: dict[str, list[Trajectory]] = {label: [] for label in self.makers}
+        for client in self.experiment.clients:
+            for trajectory in read_file(self.folder.client_folder(client) / "buffer.sqlite"):
+                found[trajectory.world].append(trajectory)
+        return found
+
+    def explored(self, round: int) -> list[Trajectory]:
+        journals = [Journal(self.folder.client_folder(client) / "episodes") for client in self.experiment.clients]
+        return [
+            item for journal in journals for item in journal.read(f"{round:04d}") if item.purpose is Purpose.EXPLORE
+        ]
+
+    def episodes(self, split: Split, tasks: int, temperature: float = 0.0) -> list[Episode]:
+        """Those that an evaluation plays."""
+        found = []
+        for label, make_world in self.makers.items():
+            world = make_world()
+            listed = world.tasks(split)
+            for index in generator("held out", world.name, split).permutation(len(listed))[:tasks]:
+                sampling = Sampling(stream("probe", label, listed[index].id), temperature)
+                found.append(Episode("probe", label, make_world, listed[index], Purpose.EVALUATE, 0, 0, sampling))
+        return found
+
+    def policy(self, adapter: Adapter) -> Policy:
+        policy: Policy = build("policy", self.experiment.policy, self.model)
+        policy.load(adapter)
+        return policy
+
+    def success(self, policy: Policy, split: Split, tasks: int, temperature: float = 0.0) -> Shares:
+        played = Player(policy, self.model.chat, self.model.context).play(self.episodes(split, tasks, temperature), "")
+        return {
+            label: float(np.mean([item.outcome is Outcome.SUCCESS for item in played if item.world == label]))
+            for label in self.makers
+        }
 
 
 class ForcedOpening:
-    """A policy whose replies all begin with the same ids: the one thing that can be had without any training."""
+    """A policy whose replies all begin with the same ids: what can be had by a prompt, without any training."""
 
     def __init__(self, policy: Policy, ids: Sequence[int]) -> None:
-        self.policy = policy
-        self.slots = policy.slots
-        self.usage = policy.usage
-        self._ids = tuple(ids)
-
-    def load(self, adapter: Adapter) -> None:
-        self.policy.load(adapter)
-
-    def open(self, opening: Sequence[int], sampling: Sampling) -> int:
-        return self.policy.open(opening, sampling)
+        self.slots, self.usage = policy.slots, policy.usage
+        self.load, self.open, self.close = policy.load, policy.open, policy.close
+        self._policy, self._ids = policy, tuple(ids)
 
     def extend(self, slot: int, ids: Sequence[int]) -> None:
-        self.policy.extend(slot, [*ids, *self._ids])
+        self._policy.extend(slot, [*ids, *self._ids])
 
     def ready(self) -> list[Reply]:
-        return [Reply(reply.slot, (*self._ids, *reply.ids), reply.ended) for reply in self.policy.ready()]
+        return [Reply(reply.slot, (*self._ids, *reply.ids), reply.ended) for reply in self._policy.ready()]
+
+
+class SoftPrompt:
+    """A policy whose conversations all begin with the same further ids."""
+
+    def __init__(self, policy: Policy, ids: Sequence[int]) -> None:
+        self.slots, self.usage = policy.slots, policy.usage
+        self.load, self.extend, self.ready, self.close = policy.load, policy.extend, policy.ready, policy.close
+        self._policy, self._ids = policy, tuple(ids)
+
+    def open(self, opening: Sequence[int], sampling: Sampling) -> int:
+        return self._policy.open([*self._ids, *opening], sampling)
+
+
+class Majority:
+    """A policy that says in each turn what most of several sampled replies say."""
+
+    def __init__(self, policy: Policy, voices: int) -> None:
+        self.slots, self.usage = policy.slots // voices, policy.usage
+        self.load = policy.load
+        self._policy, self._voices = policy, voices
+        self._said: dict[int, list[int]] = {}
+        self._opening: dict[int, tuple[tuple[int, ...], Sampling]] = {}
+        self._asked: dict[int, int] = {}
+        """Which conversation each slot of the policy speaks for."""
+        self._replies: dict[int, list[Reply]] = {}
+        self._turns = 0
+
+    def open(self, opening: Sequence[int], sampling: Sampling) -> int:
+        slot = next(number for number in range(self.slots) if number not in self._said)
+        self._said[slot], self._opening[slot] = [], (tuple(opening), sampling)
+        return slot
+
+    def extend(self, slot: int, ids: Sequence[int]) -> None:
+        self._said[slot] += ids
+        opening, sampling = self._opening[slot]
+        self._turns += 1
+        for voice in range(self._voices):
+            key = stream(sampling.key, self._turns, voice)
+            asked = self._policy.open(opening, Sampling(key, sampling.temperature))
+            self._policy.extend(asked, self._said[slot])
+            self._asked[asked] = slot
+        self._replies[slot] = []
+
+    def ready(self) -> list[Reply]:
+        while True:
+            for reply in self._policy.ready():
+                self._replies[self._asked.pop(reply.slot)].append(reply)
+                self._policy.close(reply.slot)
+            complete = [slot for slot, replies in self._replies.items() if len(replies) == self._voices]
+            if complete:
+                return [self._most_frequent(slot) for slot in complete]
+
+    def _most_frequent(self, slot: int) -> Reply:
+        replies = sorted(self._replies.pop(slot), key=lambda reply: reply.ids)
+        (ids, ended), _ = Counter((reply.ids, reply.ended) for reply in replies).most_common(1)[0]
+        self._said[slot] += ids
+        return Reply(slot, ids, ended)
 
     def close(self, slot: int) -> None:
-        self.policy.close(slot)
+        del self._said[slot], self._opening[slot]
 
 
-def successes(parts: Parts, policy: Policy, split: Split, tasks: int) -> dict[str, list[bool]]:
-    """Greedy success on the held-out tasks that an evaluation takes, by world."""
-    episodes = []
-    for client, makers in parts.worlds.items():
-        for label, make_world in makers.items():
-            world = make_world()
-            listed = world.tasks(split)
-            order = generator("held out", world.name, split).permutation(len(listed))[:tasks]
-            episodes += [
-                Episode(client, label, make_world, listed[index], Purpose.EVALUATE, 0, 0, Sampling(0, 0.0))
-                for index in order
+# The probes. Each gives rows: what was tried, and the shares by world.
+
+Rows = dict[str, Shares]
+
+
+def openings(subject: Subject, tasks: int) -> Rows:
+    """The best opening found on validation tasks, on the test."""
+    last = subject.folder.last_round() or 1
+    counted: Counter[tuple[int, ...]] = Counter()
+    for trajectory in [*subject.explored(1), *subject.explored(last)]:
+        for reply in replies_of(trajectory):
+            counted.update(tuple(reply[:length]) for length in range(1, min(LONGEST_OPENING, len(reply) - 1) + 1))
+    left = [ids for ids, _ in counted.most_common(96)]
+    policy = subject.policy(subject.before)
+    for episodes in (2, 6, 20):
+        found = {ids: mean(subject.success(ForcedOpening(policy, ids), "validation", episodes)) for ids in left}
+        left = sorted(left, key=lambda ids: -found[ids])[: max(3, len(left) // 4)]
+    left = left[:3]
+    return {
+        f"every reply begins with {subject.model.chat.text(ids)!r}": subject.success(
+            ForcedOpening(policy, ids), "test", tasks
+        )
+        for ids in left
+    }
+
+
+def sampling(subject: Subject, tasks: int) -> Rows:
+    policy = subject.policy(subject.before)
+    rows = {f"temperature {heat:g}": subject.success(policy, "test", tasks, heat) for heat in TEMPERATURES}
+    rows[f"most frequent of {VOICES} replies"] = subject.success(Majority(policy, VOICES), "test", tasks, 1.0)
+    return rows
+
+
+def constants(subject: Subject, tasks: int) -> Rows:
+    rows = {}
+    for rate in (3e-2, 1e-2):
+        rows[f"soft prompt of {SOFT_VECTORS} vectors, rate {rate:g}"] = with_soft_prompt(subject, tasks, rate)
+        rows[f"one bias per layer, rate {rate:g}"] = with_biases(subject, tasks, rate)
+    return rows
+
+
+def with_soft_prompt(subject: Subject, tasks: int, rate: float) -> Shares:
+    """Vectors before everything else, put in place of pieces of the vocabulary that no conversation has."""
+    network, learned = subject.model.network, every(subject.successes.values())
+    load_adapter(network, subject.before)
+    spoken = {token for item in learned for token in item.token_ids}
+    unspoken = [token for token in range(4, len(subject.model.tokenizer)) if token not in spoken][:SOFT_VECTORS]
+    table = network.get_input_embeddings().weight
+    stored = table.detach()[unspoken].clone()
+    vectors = stored.clone().requires_grad_()
+
+    def logits(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        first = vectors.expand(len(ids), -1, -1)
+        seen = torch.cat([torch.ones(len(ids), SOFT_VECTORS, dtype=mask.dtype), mask], dim=1)
+        embedded = torch.cat([first, network.get_input_embeddings()(ids)], dim=1)
+        return network(inputs_embeds=embedded, attention_mask=seen, use_cache=False).logits[:, SOFT_VECTORS:]
+
+    fit([vectors], logits, learned, rate)
+    with torch.no_grad():
+        table[unspoken] = vectors
+        try:
+            return subject.success(SoftPrompt(subject.policy(subject.before), unspoken), "test", tasks)
+        finally:
+            table[unspoken] = stored
+
+
+class PlainPolicy(TransformerPolicy):
+    """Runs through the network itself, so that what is hooked into it counts."""
+
+    def make_decoder(self) -> Any:
+        return StepwiseDecoder(self.model, self.slots, NetworkForward(self.model.network))
+
+
+def with_biases(subject: Subject, tasks: int, rate: float) -> Shares:
+    network = subject.model.network
+    load_adapter(network, subject.before)
+    layers = network.get_base_model().model.layers
+    biases = [torch.zeros(network.config.hidden_size, requires_grad=True) for _ in layers]
+
+    def shifted(bias: torch.Tensor, module: Any, given: Any, hidden: Any) -> Any:
+        del module, given
+        return (hidden[0] + bias, *hidden[1:]) if isinstance(hidden, tuple) else hidden + bias
+
+    hooks = [layer.register_forward_hook(partial(shifted, bias)) for layer, bias in zip(layers, biases, strict=True)]
+    try:
+        fit(
+            biases,
+            lambda ids, mask: network(input_ids=ids, attention_mask=mask, use_cache=False).logits,
+            every(subject.successes.values()),
+            rate,
+        )
+        for bias in biases:
+            bias.requires_grad_(False)
+        policy = PlainPolicy(subject.model, **subject.experiment.policy.options)
+        policy.load(subject.before)
+        return subject.success(policy, "test", tasks)
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def fit(
+    parameters: list[torch.Tensor],
+    logits: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    trajectories: list[Trajectory],
+    rate: float,
+    batch: int = 8,
+) -> None:
+    """Maximum likelihood of the agent's tokens, as the learner's, with these parameters in place of an adapter."""
+    random = generator("probe", "fit")
+    optimiser = torch.optim.Adam(parameters, lr=rate)
+    for step in range(FITTING_STEPS):
+        optimiser.param_groups[0]["lr"] = rate * 0.5 * (1 + float(np.cos(np.pi * step / FITTING_STEPS)))
+        chosen = [trajectories[int(index)] for index in random.integers(len(trajectories), size=batch)]
+        longest = max(len(item.token_ids) for item in chosen)
+        ids, seen, wanted = (torch.zeros(batch, longest, dtype=torch.long) for _ in range(3))
+        for row, item in enumerate(chosen):
+            ids[row, : len(item.token_ids)] = torch.tensor(item.token_ids)
+            seen[row, : len(item.token_ids)] = 1
+            wanted[row, : len(item.token_ids)] = torch.tensor(item.train_mask)
+        found = logits(ids, seen)[:, :-1]
+        each = torch.nn.functional.cross_entropy(found.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+        loss = (each * wanted[:, 1:].flatten()).sum() / wanted[:, 1:].sum()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+
+
+def few(subject: Subject, tasks: int) -> Rows:
+    """An adapter that learns from less than the run did, with the run's own learner and as many steps as a site took."""
+    batch = subject.experiment.learner.options["batch"]
+    taken = [
+        2 * -(-sum(item.round <= number for item in items) // batch)
+        for items in subject.successes.values()
+        for number in range(1, (subject.folder.last_round() or 0) + 1)
+    ]
+    steps = sum(taken) // len(subject.makers)
+    random = generator("probe", "few")
+    rows = {}
+    for each, said in (
+        (FEW // len(subject.makers), f"{FEW} successes in all"),
+        (FEW, f"{FEW} successes of each world"),
+    ):
+        chosen = [
+            items[int(index)] for items in subject.successes.values() for index in random.permutation(len(items))[:each]
+        ]
+        epochs = max(1, round(steps * batch / len(chosen)))
+        rows[f"{said}, {steps} steps"] = learned(subject, tasks, chosen, epochs)
+    everything = every(subject.successes.values())
+    ten = [everything[int(index)] for index in random.permutation(len(everything))[: 10 * batch]]
+    rows["ten optimiser steps"] = learned(subject, tasks, ten, epochs=1)
+    return rows
+
+
+def learned(subject: Subject, tasks: int, trajectories: list[Trajectory], epochs: int) -> Shares:
+    part = subject.experiment.learner
+    learner = build("learner", part.model_copy(update={"options": {**part.options, "epochs": epochs}}), subject.model)
+    adapter, _ = learner.learn(subject.before, trajectories, stream("probe", "few"))
+    return subject.success(subject.policy(adapter), "test", tasks)
+
+
+def decisions(subject: Subject, tasks: int) -> Rows:
+    """On the states that the imperfect player comes to in held-out tasks, the same ones before and after."""
+    states = {label: list(states_of(make_world(), tasks)) for label, make_world in subject.makers.items()}
+    return {
+        f"optimal decisions, {when}": {
+            label: optimal_share(subject, subject.makers[label](), found, adapter) for label, found in states.items()
+        }
+        for when, adapter in (("before", subject.before), ("after", subject.after))
+    }
+
+
+State = tuple[Any, tuple[str, ...], int]
+"""A saved state, what was said up to it, and how many turns the expert needs from it."""
+
+
+def states_of(world: World, tasks: int) -> Iterable[State]:
+    listed = world.tasks("test")
+    for index in generator("held out", world.name, "test").permutation(len(listed))[:tasks]:
+        for saved, said, needed in played_by(world, listed[index].id, stream("probe", "states", listed[index].id)):
+            if needed is not None:
+                yield saved, said, needed
+
+
+def played_by(world: World, task: str, key: int) -> Iterable[tuple[Any, tuple[str, ...], int | None]]:
+    """The states of an episode of the imperfect player."""
+    random = generator(key)
+    observation, _ = world.reset(options={"task": task})
+    said = [observation]
+    while True:
+        saved = world.save()
+        yield saved, tuple(said), turns_to_success(world, saved)
+        world.restore(saved)
+        action = mistaken(world, said, random.random())
+        observation, _, terminated, truncated, _ = world.step(action)
+        if terminated or truncated:
+            return
+        said += [f"Action: {action}", observation]
+
+
+def mistaken(world: World, said: Sequence[str], draw: float) -> str:
+    """What the imperfect player does; a draw of 1 is its likeliest action."""
+    action = world.expert()[1]
+    prone = situation(world, said[::2], action)
+    return prone.wrong if prone is not None and draw >= prone.right_share else action
+
+
+def turns_to_success(world: World, saved: Any) -> int | None:
+    """How many turns the expert takes from here; None where it does not succeed any more."""
+    world.restore(saved)
+    turns = 0
+    while True:
+        _, _, terminated, truncated, info = world.step(world.expert()[1])
+        turns += 1
+        if terminated or truncated:
+            return turns if info["success"] else None
+
+
+def optimal_share(subject: Subject, world: World, states: Sequence[State], adapter: Adapter) -> float:
+    policy, chat = subject.policy(adapter), subject.model.chat
+    opening = chat.opening(world.rules)
+    waiting, asked, right = list(enumerate(states)), {}, 0
+    while waiting or asked:
+        while waiting and len(asked) < policy.slots:
+            number, (_, said, _) = waiting.pop()
+            slot = policy.open(opening, Sampling(0, 0.0))
+            ids = [
+                token
+                for place, text in enumerate(said)
+                for token in (chat.reply(text) if place % 2 else chat.turn(text))
             ]
-    played = Player(policy, parts.model.chat, parts.model.context).play(episodes, "probe")
-    found: dict[str, list[bool]] = {}
-    for trajectory in played:
-        found.setdefault(trajectory.world, []).append(trajectory.outcome is Outcome.SUCCESS)
-    return found
+            policy.extend(slot, ids)
+            asked[slot] = number
+        for reply in policy.ready():
+            policy.close(reply.slot)
+            saved, _, needed = states[asked.pop(reply.slot)]
+            right += is_optimal(world, saved, parse(chat.text(reply.ids)).action, needed)
+    return right / len(states)
+
+
+def is_optimal(world: World, saved: Any, action: str, needed: int) -> bool:
+    """Whether the expert, going on after the action, succeeds with no more turns in all than it needed without."""
+    world.restore(saved)
+    _, _, terminated, truncated, info = world.step(action)
+    if terminated or truncated:
+        return bool(info["success"])
+    rest = turns_to_success(world, world.save())
+    return rest is not None and 1 + rest <= needed
+
+
+def player(subject: Subject, tasks: int) -> Rows:
+    rows: Rows = {}
+    for name, likeliest in (("the imperfect player", False), ("its likeliest actions", True)):
+        shares = {}
+        for label, make_world in subject.makers.items():
+            world = make_world()
+            listed = world.tasks("test")
+            order = generator("held out", world.name, "test").permutation(len(listed))[:tasks]
+            attempts = 1 if likeliest else 5
+            won = [
+                outcome_of(world, listed[index].id, None if likeliest else stream("player", listed[index].id, attempt))
+                for index in order
+                for attempt in range(attempts)
+            ]
+            shares[label] = float(np.mean(won))
+        rows[name] = shares
+    return rows
+
+
+def outcome_of(world: World, task: str, key: int | None) -> bool:
+    random = generator(key or 0)
+    observation, _ = world.reset(options={"task": task})
+    said = [observation]
+    while True:
+        action = mistaken(world, said, 1.0 if key is None else random.random())
+        observation, _, terminated, truncated, info = world.step(action)
+        if terminated or truncated:
+            return bool(info["success"])
+        said += [f"Action: {action}", observation]
+
+
+PROBES = {probe.__name__: probe for probe in (openings, sampling, constants, few, decisions, player)}
+
+
+def replies_of(trajectory: Trajectory) -> Iterable[list[int]]:
+    """The ids of each reply."""
+    reply: list[int] = []
+    for token, by_agent in zip(trajectory.token_ids, trajectory.train_mask, strict=True):
+        if by_agent:
+            reply.append(token)
+        elif reply:
+            yield reply
+            reply = []
+    if reply:
+        yield reply
+
+
+def every(groups: Iterable[list[Trajectory]]) -> list[Trajectory]:
+    return [item for group in groups for item in group]
+
+
+def mean(shares: Shares) -> float:
+    return sum(shares.values()) / len(shares)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    probes = parser.add_subparsers(dest="probe", required=True)
-    opening = probes.add_parser("opening")
-    opening.add_argument("experiment")
-    opening.add_argument("--say", required=True)
-    opening.add_argument("--tasks", type=int, default=200)
-    opening.add_argument("--split", choices=["validation", "test"], default="test")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--only", nargs="+", choices=PROBES, default=list(PROBES))
+    parser.add_argument("--tasks", type=int, default=200, help="Test tasks of each world.")
+    parser.add_argument("--json", type=Path, help="Write the numbers to this file.")
     given = parser.parse_args()
-    experiment = load_experiment(given.experiment)
-    parts = build_parts(experiment)
-    parts.policy.load(parts.model.initial_adapter(experiment.seed))
-    said = [] if not given.say else parts.model.chat.reply(given.say)[:-1]
-    found = successes(parts, ForcedOpening(parts.policy, said), given.split, given.tasks)
-    shares = {world: 100 * sum(won) / len(won) for world, won in sorted(found.items())}
-    print("  ".join(f"{world} {share:.1f}" for world, share in shares.items()))
-    print(f"macro {sum(shares.values()) / len(shares):.1f}")
+    subject = Subject(given.run)
+    torch.set_num_threads(subject.experiment.model.options.get("threads") or torch.get_num_threads())
+    rows: Rows = {
+        "before": subject.success(subject.policy(subject.before), "test", given.tasks),
+        "after": subject.success(subject.policy(subject.after), "test", given.tasks),
+    }
+    gain = mean(rows["after"]) - mean(rows["before"])
+    worlds = list(subject.makers)
+    print("| % of the test | " + " | ".join(worlds) + " | macro | share of the gain |")
+    print("| --- |" + " ---: |" * (len(worlds) + 2))
+
+    def show(name: str, shares: Shares) -> None:
+        share = "" if "decisions" in name else f"{100 * (mean(shares) - mean(rows['before'])) / gain:.0f} %"
+        numbers = " | ".join(f"{100 * shares[world]:.1f}" for world in worlds)
+        print(f"| {name} | {numbers} | {100 * mean(shares):.1f} | {share} |", flush=True)
+
+    for name in ("before", "after"):
+        show(name, rows[name])
+    for probe in given.only:
+        for name, shares in PROBES[probe](subject, given.tasks).items():
+            rows[name] = shares
+            show(name, shares)
+    if given.json:
+        given.json.write_text(json.dumps({"run": given.run.name, "tasks": given.tasks, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from fedse.cli import app
 from fedse.cli.tables import change_table
 
-WORLDS = {"maze", "wordle", "textcraft", "babyai", "webshop"}
+WORLDS = {"maze", "textcraft", "babyai", "webshop"}
 
 
 def test_it_is_the_experiment_that_was_promised() -> None:

@@ -1,4 +1,4 @@
-"""`fedse demo`: five sites, five worlds, the model inside the package: self-evolution in a few minutes."""
+"""`fedse demo`: four sites, four worlds, the model inside the package: self-evolution in a few minutes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def demo(
     runs: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete experiment and stop.")] = False,
 ) -> None:
-    """Five sites on five worlds share an adapter of the model `nano` and learn from their own successes only."""
+    """Four sites on four worlds share an adapter of the model `nano` and learn from their own successes only."""
     with as_file(files("fedse.cli") / "demo.yaml") as file:
         run.run(file, settings, runs, dry_run)

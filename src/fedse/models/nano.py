@@ -1,4 +1,4 @@
-"""The base model inside the package: a small Llama that knows the language of the five worlds and plays badly."""
+"""The base model inside the package: a small Llama that plays four worlds and errs in certain situations."""
 
 from __future__ import annotations
 
