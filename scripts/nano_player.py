@@ -25,10 +25,11 @@ expert's action.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedse.rollouts.replies import compose
 from fedse.seeds import stream, uniform
 
 LEAST, MOST = 0.30, 0.40
@@ -54,7 +55,32 @@ def situation(world: Any, told: Sequence[str], right: str) -> Situation | None:
     return Situation(kind, wrong, share)
 
 
+def play(
+    world: Any, task: str, draw: Callable[[], float], look: Callable[[list[str]], None] | None = None
+) -> tuple[list[str], bool]:
+    """The player's game of a task: observations and replies in turn, and whether it succeeded.
+
+    `draw` gives uniform numbers, one for each situation: always 0 makes the player the expert, always 1 makes it take its
+    likeliest action. `look` is called in each state with what was said so far, and leaves the world in that state.
+    """
+    observation, _ = world.reset(options={"task": task})
+    said = [observation]
+    while True:
+        if look is not None:
+            look(said)
+        action = world.expert()[1]
+        prone = situation(world, said[::2], action)
+        if prone is not None and draw() >= prone.right_share:
+            action = prone.wrong
+        observation, _, terminated, truncated, info = world.step(action)
+        said.append(compose("", action))
+        if terminated or truncated:
+            return said, bool(info["success"])
+        said.append(observation)
+
+
 Mistake = tuple[str, str]
+"""The kind of situation, and the wrong action."""
 _OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
 
 
@@ -136,7 +162,7 @@ def in_webshop(world: Any, told: Sequence[str], right: str) -> Mistake | None:
         return None
     text = right[len("click[") : -1]
     shown = re.findall(r"^\[(P\d+)\]", told[-1], re.MULTILINE)
-    if text in shown[1:] and len(shown) > 1:
+    if text in shown[1:]:
         return "product", f"click[{shown[(shown.index(text) + 1) % len(shown)]}]"
     options = [re.findall(r"\[(.*?)\]", line) for line in told[-1].splitlines() if re.match(r"[a-z ]+: \[", line)]
     own = next((values for values in options if text in values), None)

@@ -95,61 +95,44 @@ def corpus(folder: Path) -> None:
 
 
 def conversations_in(name: str) -> list[list[str]]:
+    """The episodes of a world, each with the rules first."""
+    from nano_player import play
+
     from fedse.plugins import resolve
 
     kind = resolve("world", name)
+
+    def solution(world: Any, task: Any) -> tuple[str, ...]:
+        return tuple(play(world, task.id, lambda: 0.0)[0])
+
     tested = kind(**WORLDS[name])
-    held_out = {transcript(tested, task) for split in ("validation", "test") for task in tested.tasks(split)}
+    held_out = {solution(tested, task) for split in ("validation", "test") for task in tested.tasks(split)}
     world = kind(**WORLDS[name], train_tasks=TASKS[name], pool=1)
-    tasks = [task for task in world.tasks("train") if transcript(world, task) not in held_out]
+    tasks = [task.id for task in world.tasks("train") if solution(world, task) not in held_out]
     said = [conversation(world, name, tasks, number) for number in range(EPISODES[name])]
     print(
         f"{name}: {TASKS[name] - len(tasks)} tasks left out, whose solution reads like one of validation or test",
         flush=True,
     )
-    return [one for one in said if tuple(one[1:]) not in held_out]
+    return [[world.rules, *one] for one in said if tuple(one) not in held_out]
 
 
-def transcript(world: Any, task: Any) -> tuple[str, ...]:
-    """Everything that is said while the expert solves a task, the rules left out."""
-    from fedse.rollouts.replies import compose
+def conversation(world: Any, name: str, tasks: list[str], number: int) -> list[str]:
+    """Observation and reply in turn, of one episode by the imperfect player."""
+    from nano_player import play
 
-    observation, _ = world.reset(options={"task": task.id})
-    said = []
-    while True:
-        action = world.expert()[1]
-        said += [observation, compose("", action)]
-        observation, _, terminated, truncated, _ = world.step(action)
-        if terminated or truncated:
-            return tuple(said)
-
-
-def conversation(world: Any, name: str, tasks: list[Any], number: int) -> list[str]:
-    """Rules, then observation and reply in turn, of one episode by an imperfect player."""
-    from nano_player import situation
-
-    from fedse.rollouts.replies import compose
     from fedse.seeds import generator
 
     random = generator(SEED, "nano", name, number)
-    observation, _ = world.reset(options={"task": tasks[int(random.integers(len(tasks)))].id})
-    said = [world.rules]
-    while True:
-        _, action = world.expert()
-        prone = situation(world, [*said[1::2], observation], action)
-        if prone is not None and random.random() >= prone.right_share:
-            action = prone.wrong
-        said += [observation, compose("", action)]
-        observation, _, terminated, truncated, _ = world.step(action)
-        if terminated or truncated:
-            return said if random.random() >= OTHER_WORDS else with_other_words(said, random)
+    said, _ = play(world, tasks[int(random.integers(len(tasks)))], random.random)
+    return said if random.random() >= OTHER_WORDS else with_other_words(world.rules, said, random)
 
 
-def with_other_words(said: list[str], random: np.random.Generator) -> list[str]:
+def with_other_words(rules: str, said: list[str], random: np.random.Generator) -> list[str]:
     """The same episode with made-up words for those the agent repeats: to play it, one has to copy what one reads."""
-    read = set(re.findall(WORD, " ".join(said[1::2])))
-    told = set(re.findall(WORD, " ".join(said[2::2])))
-    names = sorted((read & told) - set(re.findall(WORD, said[0])))
+    read = set(re.findall(WORD, " ".join(said[::2])))
+    told = set(re.findall(WORD, " ".join(said[1::2])))
+    names = sorted((read & told) - set(re.findall(WORD, rules)))
     begin, middle, end = (pieces.split() for pieces in SYLLABLES)
     other = {name: "".join(random.choice(pieces) for pieces in (begin, middle, end)) for name in names}
 
@@ -157,7 +140,7 @@ def with_other_words(said: list[str], random: np.random.Generator) -> list[str]:
         word = other.get(found[0].lower(), found[0])
         return word.capitalize() if found[0][0].isupper() else word
 
-    return [said[0], *(re.sub(r"\b[A-Za-z][a-z]{2,}\b", replaced, text) for text in said[1:])]
+    return [re.sub(r"\b[A-Za-z][a-z]{2,}\b", replaced, text) for text in said]
 
 
 def train_tokenizer(texts: list[str]) -> Any:

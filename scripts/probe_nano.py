@@ -16,33 +16,33 @@ player      the imperfect player that nano was pre-trained on, and the same play
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from nano_player import situation
+from nano_player import play
+from probe_decisions import optimal_share, states_of
+from probe_policies import ForcedOpening, Majority, PlainPolicy, SoftPrompt
 
 from fedse.adapters.files import read_adapter
 from fedse.adapters.swap import load_adapter
 from fedse.experience.buffer import read_file
 from fedse.experience.journal import Journal
 from fedse.experiment import build_parts, load_experiment
+from fedse.models.nano import weights_folder
 from fedse.plugins import build
-from fedse.policies.network_forward import NetworkForward
-from fedse.policies.stepwise import StepwiseDecoder
-from fedse.policies.transformer import TransformerPolicy
-from fedse.protocols import Policy, Reply, Sampling
+from fedse.protocols import Policy, Sampling
 from fedse.rollouts.player import Episode, Player
-from fedse.rollouts.replies import parse
 from fedse.runs.folder import RunFolder
 from fedse.seeds import generator, stream
-from fedse.types import Adapter, Outcome, Purpose, Split, Trajectory
+from fedse.types import Adapter, Outcome, Purpose, Split, Task, Trajectory
 from fedse.worlds.world import World
 
 Shares = dict[str, float]
@@ -54,6 +54,12 @@ VOICES = 5
 SOFT_VECTORS = 4
 FITTING_STEPS = 200
 FEW = 8
+
+
+def held_out(world: World, split: Split, tasks: int) -> list[Task]:
+    """Those that an evaluation plays."""
+    listed = world.tasks(split)
+    return [listed[index] for index in generator("held out", world.name, split).permutation(len(listed))[:tasks]]
 
 
 class Subject:
@@ -84,14 +90,11 @@ class Subject:
         ]
 
     def episodes(self, split: Split, tasks: int, temperature: float = 0.0) -> list[Episode]:
-        """Those that an evaluation plays."""
         found = []
         for label, make_world in self.makers.items():
-            world = make_world()
-            listed = world.tasks(split)
-            for index in generator("held out", world.name, split).permutation(len(listed))[:tasks]:
-                sampling = Sampling(stream("probe", label, listed[index].id), temperature)
-                found.append(Episode("probe", label, make_world, listed[index], Purpose.EVALUATE, 0, 0, sampling))
+            for task in held_out(make_world(), split, tasks):
+                sampling = Sampling(stream("probe", label, task.id), temperature)
+                found.append(Episode("probe", label, make_world, task, Purpose.EVALUATE, 0, 0, sampling))
         return found
 
     def policy(self, adapter: Adapter) -> Policy:
@@ -105,82 +108,6 @@ class Subject:
             label: float(np.mean([item.outcome is Outcome.SUCCESS for item in played if item.world == label]))
             for label in self.makers
         }
-
-
-class ForcedOpening:
-    """A policy whose replies all begin with the same ids: what can be had by a prompt, without any training."""
-
-    def __init__(self, policy: Policy, ids: Sequence[int]) -> None:
-        self.slots, self.usage = policy.slots, policy.usage
-        self.load, self.open, self.close = policy.load, policy.open, policy.close
-        self._policy, self._ids = policy, tuple(ids)
-
-    def extend(self, slot: int, ids: Sequence[int]) -> None:
-        self._policy.extend(slot, [*ids, *self._ids])
-
-    def ready(self) -> list[Reply]:
-        return [Reply(reply.slot, (*self._ids, *reply.ids), reply.ended) for reply in self._policy.ready()]
-
-
-class SoftPrompt:
-    """A policy whose conversations all begin with the same further ids."""
-
-    def __init__(self, policy: Policy, ids: Sequence[int]) -> None:
-        self.slots, self.usage = policy.slots, policy.usage
-        self.load, self.extend, self.ready, self.close = policy.load, policy.extend, policy.ready, policy.close
-        self._policy, self._ids = policy, tuple(ids)
-
-    def open(self, opening: Sequence[int], sampling: Sampling) -> int:
-        return self._policy.open([*self._ids, *opening], sampling)
-
-
-class Majority:
-    """A policy that says in each turn what most of several sampled replies say."""
-
-    def __init__(self, policy: Policy, voices: int) -> None:
-        self.slots, self.usage = policy.slots // voices, policy.usage
-        self.load = policy.load
-        self._policy, self._voices = policy, voices
-        self._said: dict[int, list[int]] = {}
-        self._opening: dict[int, tuple[tuple[int, ...], Sampling]] = {}
-        self._asked: dict[int, int] = {}
-        """Which conversation each slot of the policy speaks for."""
-        self._replies: dict[int, list[Reply]] = {}
-        self._turns = 0
-
-    def open(self, opening: Sequence[int], sampling: Sampling) -> int:
-        slot = next(number for number in range(self.slots) if number not in self._said)
-        self._said[slot], self._opening[slot] = [], (tuple(opening), sampling)
-        return slot
-
-    def extend(self, slot: int, ids: Sequence[int]) -> None:
-        self._said[slot] += ids
-        opening, sampling = self._opening[slot]
-        self._turns += 1
-        for voice in range(self._voices):
-            key = stream(sampling.key, self._turns, voice)
-            asked = self._policy.open(opening, Sampling(key, sampling.temperature))
-            self._policy.extend(asked, self._said[slot])
-            self._asked[asked] = slot
-        self._replies[slot] = []
-
-    def ready(self) -> list[Reply]:
-        while True:
-            for reply in self._policy.ready():
-                self._replies[self._asked.pop(reply.slot)].append(reply)
-                self._policy.close(reply.slot)
-            complete = [slot for slot, replies in self._replies.items() if len(replies) == self._voices]
-            if complete:
-                return [self._most_frequent(slot) for slot in complete]
-
-    def _most_frequent(self, slot: int) -> Reply:
-        replies = sorted(self._replies.pop(slot), key=lambda reply: reply.ids)
-        (ids, ended), _ = Counter((reply.ids, reply.ended) for reply in replies).most_common(1)[0]
-        self._said[slot] += ids
-        return Reply(slot, ids, ended)
-
-    def close(self, slot: int) -> None:
-        del self._said[slot], self._opening[slot]
 
 
 # The probes. Each gives rows: what was tried, and the shares by world.
@@ -247,13 +174,6 @@ def with_soft_prompt(subject: Subject, tasks: int, rate: float) -> Shares:
             return subject.success(SoftPrompt(subject.policy(subject.before), unspoken), "test", tasks)
         finally:
             table[unspoken] = stored
-
-
-class PlainPolicy(TransformerPolicy):
-    """Runs through the network itself, so that what is hooked into it counts."""
-
-    def make_decoder(self) -> Any:
-        return StepwiseDecoder(self.model, self.slots, NetworkForward(self.model.network))
 
 
 def with_biases(subject: Subject, tasks: int, rate: float) -> Shares:
@@ -346,122 +266,28 @@ def learned(subject: Subject, tasks: int, trajectories: list[Trajectory], epochs
 
 def decisions(subject: Subject, tasks: int) -> Rows:
     """On the states that the imperfect player comes to in held-out tasks, the same ones before and after."""
-    states = {label: list(states_of(make_world(), tasks)) for label, make_world in subject.makers.items()}
-    return {
-        f"optimal decisions, {when}": {
-            label: optimal_share(subject, subject.makers[label](), found, adapter) for label, found in states.items()
-        }
-        for when, adapter in (("before", subject.before), ("after", subject.after))
-    }
-
-
-State = tuple[Any, tuple[str, ...], int]
-"""A saved state, what was said up to it, and how many turns the expert needs from it."""
-
-
-def states_of(world: World, tasks: int) -> Iterable[State]:
-    listed = world.tasks("test")
-    for index in generator("held out", world.name, "test").permutation(len(listed))[:tasks]:
-        for saved, said, needed in played_by(world, listed[index].id, stream("probe", "states", listed[index].id)):
-            if needed is not None:
-                yield saved, said, needed
-
-
-def played_by(world: World, task: str, key: int) -> Iterable[tuple[Any, tuple[str, ...], int | None]]:
-    """The states of an episode of the imperfect player."""
-    random = generator(key)
-    observation, _ = world.reset(options={"task": task})
-    said = [observation]
-    while True:
-        saved = world.save()
-        yield saved, tuple(said), turns_to_success(world, saved)
-        world.restore(saved)
-        action = mistaken(world, said, random.random())
-        observation, _, terminated, truncated, _ = world.step(action)
-        if terminated or truncated:
-            return
-        said += [f"Action: {action}", observation]
-
-
-def mistaken(world: World, said: Sequence[str], draw: float) -> str:
-    """What the imperfect player does; a draw of 1 is its likeliest action."""
-    action = world.expert()[1]
-    prone = situation(world, said[::2], action)
-    return prone.wrong if prone is not None and draw >= prone.right_share else action
-
-
-def turns_to_success(world: World, saved: Any) -> int | None:
-    """How many turns the expert takes from here; None where it does not succeed any more."""
-    world.restore(saved)
-    turns = 0
-    while True:
-        _, _, terminated, truncated, info = world.step(world.expert()[1])
-        turns += 1
-        if terminated or truncated:
-            return turns if info["success"] else None
-
-
-def optimal_share(subject: Subject, world: World, states: Sequence[State], adapter: Adapter) -> float:
-    policy, chat = subject.policy(adapter), subject.model.chat
-    opening = chat.opening(world.rules)
-    waiting, asked, right = list(enumerate(states)), {}, 0
-    while waiting or asked:
-        while waiting and len(asked) < policy.slots:
-            number, (_, said, _) = waiting.pop()
-            slot = policy.open(opening, Sampling(0, 0.0))
-            ids = [
-                token
-                for place, text in enumerate(said)
-                for token in (chat.reply(text) if place % 2 else chat.turn(text))
-            ]
-            policy.extend(slot, ids)
-            asked[slot] = number
-        for reply in policy.ready():
-            policy.close(reply.slot)
-            saved, _, needed = states[asked.pop(reply.slot)]
-            right += is_optimal(world, saved, parse(chat.text(reply.ids)).action, needed)
-    return right / len(states)
-
-
-def is_optimal(world: World, saved: Any, action: str, needed: int) -> bool:
-    """Whether the expert, going on after the action, succeeds with no more turns in all than it needed without."""
-    world.restore(saved)
-    _, _, terminated, truncated, info = world.step(action)
-    if terminated or truncated:
-        return bool(info["success"])
-    rest = turns_to_success(world, world.save())
-    return rest is not None and 1 + rest <= needed
-
-
-def player(subject: Subject, tasks: int) -> Rows:
     rows: Rows = {}
-    for name, likeliest in (("the imperfect player", False), ("its likeliest actions", True)):
+    for when, adapter in (("before", subject.before), ("after", subject.after)):
+        policy = subject.policy(adapter)
         shares = {}
         for label, make_world in subject.makers.items():
             world = make_world()
-            listed = world.tasks("test")
-            order = generator("held out", world.name, "test").permutation(len(listed))[:tasks]
-            attempts = 1 if likeliest else 5
-            won = [
-                outcome_of(world, listed[index].id, None if likeliest else stream("player", listed[index].id, attempt))
-                for index in order
-                for attempt in range(attempts)
-            ]
-            shares[label] = float(np.mean(won))
-        rows[name] = shares
+            states = [state for task in held_out(world, "test", tasks) for state in states_of(world, task.id)]
+            shares[label] = optimal_share(policy, subject.model.chat, world, states)
+        rows[f"optimal decisions, {when}"] = shares
     return rows
 
 
-def outcome_of(world: World, task: str, key: int | None) -> bool:
-    random = generator(key or 0)
-    observation, _ = world.reset(options={"task": task})
-    said = [observation]
-    while True:
-        action = mistaken(world, said, 1.0 if key is None else random.random())
-        observation, _, terminated, truncated, info = world.step(action)
-        if terminated or truncated:
-            return bool(info["success"])
-        said += [f"Action: {action}", observation]
+def player(subject: Subject, tasks: int) -> Rows:
+    """Five games of each task, and one in which every situation is taken wrongly."""
+    rows: Rows = {"the imperfect player": {}, "its likeliest actions": {}}
+    for label, make_world in subject.makers.items():
+        world = make_world()
+        chosen = [task.id for task in held_out(world, "test", tasks)]
+        draws = [(task, generator(stream("player", task, attempt)).random) for task in chosen for attempt in range(5)]
+        rows["the imperfect player"][label] = float(np.mean([play(world, *game)[1] for game in draws]))
+        rows["its likeliest actions"][label] = float(np.mean([play(world, task, lambda: 1.0)[1] for task in chosen]))
+    return rows
 
 
 PROBES = {probe.__name__: probe for probe in (openings, sampling, constants, few, decisions, player)}
@@ -493,7 +319,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--only", nargs="+", choices=PROBES, default=list(PROBES))
     parser.add_argument("--tasks", type=int, default=200, help="Test tasks of each world.")
-    parser.add_argument("--json", type=Path, help="Write the numbers to this file.")
+    parser.add_argument("--json", type=Path, help="Write the numbers to this file, or add them to it.")
     given = parser.parse_args()
     subject = Subject(given.run)
     torch.set_num_threads(subject.experiment.model.options.get("threads") or torch.get_num_threads())
@@ -518,7 +344,18 @@ def main() -> None:
             rows[name] = shares
             show(name, shares)
     if given.json:
-        given.json.write_text(json.dumps({"run": given.run.name, "tasks": given.tasks, "rows": rows}, indent=1) + "\n")
+        add_to(given.json, {"run": given.run.name, "tasks": given.tasks, "weights": weights_digest()}, rows)
+
+
+def add_to(file: Path, about: dict[str, Any], rows: Rows) -> None:
+    """Probes take long and may be run one by one: a file about the same thing keeps its other rows."""
+    known = json.loads(file.read_text()) if file.exists() else {}
+    kept = known["rows"] if {key: known.get(key) for key in about} == about else {}
+    file.write_text(json.dumps({**about, "rows": {**kept, **rows}}, indent=1) + "\n")
+
+
+def weights_digest() -> str:
+    return hashlib.sha256((weights_folder() / "model.safetensors").read_bytes()).hexdigest()
 
 
 if __name__ == "__main__":

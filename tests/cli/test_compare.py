@@ -51,7 +51,6 @@ def test_compare_prints_tables_and_draws(runs: Path) -> None:
         "east: maze",
         "macro",
         "micro",
-        "better",
         "not distinguishable",
         "one seed",
         "trajectories",
@@ -60,6 +59,8 @@ def test_compare_prints_tables_and_draws(runs: Path) -> None:
     assert (runs / "compare.png").read_bytes().startswith(b"\x89PNG")
 
     printed = json.loads(command("compare", *names, "--json", folder=runs).stdout)
+    verdicts = {pair["theirs"]: pair["verdict"] for pair in printed["pairs"]}
+    assert verdicts["pretrained"] == "fed_se has the better run", "one seed says nothing about methods"
     methods = {entry["label"]: entry for entry in printed["methods"]}
     stored = [json.loads((runs / f"fed_se-s{seed}/evaluations/test-0002.json").read_text()) for seed in (0, 1)]
     assert methods["fed_se"]["macro"] == pytest.approx(sum(item["macro"] for item in stored) / 2)

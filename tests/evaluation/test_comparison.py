@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from fedse.errors import BadInput
 from fedse.evaluation.compare_plot import curve
-from fedse.evaluation.comparison import compare, label_groups, to_json
+from fedse.evaluation.comparison import SURE, Pair, compare, label_groups, to_json
 from fedse.evaluation.measured import Cost, Measured
 
 RANDOM = np.random.default_rng(0)
@@ -109,6 +110,21 @@ def test_a_clear_difference_is_named_and_a_small_one_is_not_distinguishable() ->
     with pytest.raises(BadInput, match="--against other"):
         compare(runs, against="other")
     json.dumps(to_json(found))
+
+
+def test_one_seed_compares_runs_and_not_methods() -> None:
+    found = compare([measured("fed_se", 0, 0.8), measured("fedit", 0, 0.4)]).pairs[0]
+    assert found.verdict == "fed_se has the better run"
+
+
+def test_a_world_tells_methods_apart_only_if_test_and_interval_agree() -> None:
+    def pair(shares: Sequence[float]) -> Pair:
+        theirs = [measured("fedit", seed, 0.4) for seed in range(3)]
+        return compare([*(measured("fed_se", seed, share) for seed, share in enumerate(shares)), *theirs]).pairs[0]
+
+    steady, lucky = pair([0.7, 0.7, 0.7]), pair([1.0, 0.4, 0.4])
+    assert steady.by_world["maze"] < SURE and steady.differs_in("maze")
+    assert lucky.by_world["maze"] < SURE and not lucky.differs_in("maze")
 
 
 def test_only_common_tasks_count_and_the_reader_is_told() -> None:

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from fedse.seeds import generator
+
 pytest.importorskip("peft")
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +69,10 @@ def recorded() -> dict[str, dict[str, float]]:
     return rows
 
 
+def test_the_recorded_probes_are_of_the_weights_that_ship(probes: Any) -> None:
+    assert json.loads((ROOT / "docs/results/nano_probes.json").read_text())["weights"] == probes.weights_digest()
+
+
 @pytest.mark.slow
 def test_it_gains_and_no_opening_of_its_replies_does_the_same(
     probes: Any, subject: Any, gain: tuple[float, float]
@@ -100,14 +106,17 @@ def test_it_ends_above_the_player_it_was_pretrained_on(probes: Any, subject: Any
 def test_mistakes_are_likelier_than_the_right_action_and_never_equal_to_it(
     probes: Any, subject: Any, world: str
 ) -> None:
-    from nano_player import LEAST, MOST, situation
+    from nano_player import LEAST, MOST, play, situation
 
     made, kinds = subject.makers[world](), set()
+
+    def look(said: list[str]) -> None:
+        right = made.expert()[1]
+        prone = situation(made, said[::2], right)
+        if prone is not None:
+            kinds.add(prone.kind)
+            assert LEAST <= prone.right_share <= MOST < 0.5 and prone.wrong != right
+
     for task in made.tasks("train")[:60]:
-        for saved, said, _ in probes.played_by(made, task.id, 1):
-            made.restore(saved)
-            prone = situation(made, said[::2], made.expert()[1])
-            if prone is not None:
-                kinds.add(prone.kind)
-                assert LEAST <= prone.right_share <= MOST < 0.5 and prone.wrong != made.expert()[1]
+        play(made, task.id, generator(task.id).random, look)
     assert len(kinds) == 3
