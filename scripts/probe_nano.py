@@ -8,7 +8,8 @@ openings    the untrained model, every reply made to begin alike: openings of it
             successive halving
 sampling    the untrained model at several temperatures, and the most frequent of five sampled replies in each turn
 constants   the untrained model with a soft prompt of four vectors, or with one bias per layer, fitted to the run's successes
-few         an adapter of the same size fitted to eight successes of each world, and one after ten optimiser steps
+few         an adapter of the same size fitted to eight successes, to eight of each world (means over five draws), and after
+            ten optimiser steps
 decisions   share of held-out states in which the likeliest reply is an optimal action, before and after
 player      the imperfect player that nano was pre-trained on, and the same player always taking its likeliest action
 """
@@ -54,6 +55,7 @@ VOICES = 5
 SOFT_VECTORS = 4
 FITTING_STEPS = 200
 FEW = 8
+DRAWS = 5
 
 
 def held_out(world: World, split: Split, tasks: int) -> list[Task]:
@@ -246,11 +248,17 @@ def few(subject: Subject, tasks: int) -> Rows:
         (FEW // len(subject.makers), f"{FEW} successes in all"),
         (FEW, f"{FEW} successes of each world"),
     ):
-        chosen = [
-            items[int(index)] for items in subject.successes.values() for index in random.permutation(len(items))[:each]
-        ]
-        epochs = max(1, round(steps * batch / len(chosen)))
-        rows[f"{said}, {steps} steps"] = learned(subject, tasks, chosen, epochs)
+        found = []
+        for _ in range(DRAWS):
+            chosen = [
+                items[int(index)]
+                for items in subject.successes.values()
+                for index in random.permutation(len(items))[:each]
+            ]
+            found.append(learned(subject, tasks, chosen, max(1, round(steps * batch / len(chosen)))))
+        rows[f"{said}, {steps} steps"] = {
+            world: float(np.mean([shares[world] for shares in found])) for world in subject.makers
+        }
     everything = every(subject.successes.values())
     ten = [everything[int(index)] for index in random.permutation(len(everything))[: 10 * batch]]
     rows["ten optimiser steps"] = learned(subject, tasks, ten, epochs=1)

@@ -70,6 +70,9 @@ def test_compare_prints_tables_and_draws(runs: Path) -> None:
     # Two clients, both directions, two rounds, 4 bytes for each of 256 x 4 scores.
     assert methods["fed_se"]["costs"]["fed_se-s0"]["2"]["bytes"] == 2 * 2 * 2 * 4 * 256 * 4
     assert methods["local"]["costs"]["local-s0"]["2"]["bytes"] == 0
+    report = json.loads((runs / "fed_se-s1/rounds/0002/report.json").read_text())["diagnostics"]
+    agreement = methods["fed_se"]["agreements"]["fed_se-s1"]["2"]
+    assert agreement == {"cosine": report["cosine"]["east|west"], "product_gap": report["product_gap"]}
 
 
 def test_a_run_with_more_rounds_is_another_method(runs: Path) -> None:

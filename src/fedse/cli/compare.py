@@ -86,7 +86,7 @@ def read_runs(paths: Sequence[Path], split: str) -> tuple[str, list[Measured]]:
 
 
 def _read(folder: Any, split: str) -> Measured:
-    from fedse.evaluation.measured import Measured, costs, outcomes, success_curves, world_name
+    from fedse.evaluation.measured import Measured, agreements, costs, outcomes, success_curves, world_name
     from fedse.experiment import stored_experiment
     from fedse.runs.made_with import makers
 
@@ -120,6 +120,7 @@ def _read(folder: Any, split: str) -> Measured:
         errors=errors,
         curves=success_curves(folder, places),
         costs=costs(folder, experiment.sharing == "all", experiment.pooled),
+        agreements=agreements(folder),
         roundings={key: value for key, value in every.items() if key not in method},
         made_with=makers(folder.path / "events.jsonl"),
     )

@@ -297,6 +297,9 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
                 "curves": {run.name: run.curves for run in group.runs},
                 "made_with": {run.name: list(run.made_with) for run in group.runs},
                 "costs": {run.name: {number: vars(cost) for number, cost in run.costs.items()} for run in group.runs},
+                "agreements": {
+                    run.name: {number: vars(found) for number, found in run.agreements.items()} for run in group.runs
+                },
             }
             for group in comparison.groups
         ],

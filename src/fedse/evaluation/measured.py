@@ -32,6 +32,16 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Agreement:
+    """How far the clients' changes of one round point the same way."""
+
+    cosine: float | None
+    """Mean over all pairs of clients; None where the report holds no pairs."""
+    product_gap: float | None
+    """Share of the mean product that is lost by averaging A and B apart; None where no client sends both."""
+
+
+@dataclass(frozen=True)
 class Measured:
     """One run. Worlds go by the names they have in the experiment file, whoever holds them."""
 
@@ -49,6 +59,8 @@ class Measured:
     """Validation success of each world after each round."""
     costs: Mapping[int, Cost] = field(default_factory=dict)
     """Cost of the rounds behind each adapter."""
+    agreements: Mapping[int, Agreement] = field(default_factory=dict)
+    """Of each round in which adapters were put together."""
     roundings: Mapping[str, Any] = field(default_factory=dict)
     """Keys that change at most how sums are rounded, flat."""
     made_with: Sequence[Mapping[str, Any]] = ()
@@ -109,6 +121,17 @@ def costs(run: RunFolder, sharing: bool, pooled: bool) -> dict[int, Cost]:
             None if total.bytes is None else total.bytes + crossed,
         )
         found[number] = total
+    return found
+
+
+def agreements(run: RunFolder) -> dict[int, Agreement]:
+    """What the reports say about the updates of each round."""
+    found = {}
+    for number in range(1, (run.last_round() or 0) + 1):
+        diagnostics = (run.report(number) or {}).get("diagnostics", {})
+        if "product_gap" in diagnostics:
+            pairs = list(diagnostics.get("cosine", {}).values())
+            found[number] = Agreement(sum(pairs) / len(pairs) if pairs else None, diagnostics["product_gap"])
     return found
 
 
