@@ -20,10 +20,10 @@ from typing import Any
 
 from fedse.experiment import Parts, build_parts, load_experiment
 from fedse.plugins import build
-from fedse.protocols import Policy, Sampling
-from fedse.rollouts.player import Episode, Player
+from fedse.protocols import Policy
+from fedse.rollouts.player import Player
 from fedse.seeds import generator, stream
-from fedse.types import Outcome, Purpose, Task, Trajectory
+from fedse.types import Episode, Outcome, Purpose, Sampling, Task, Trajectory
 
 AT_ONCE = 50
 

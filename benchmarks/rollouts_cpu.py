@@ -18,22 +18,26 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from fedse.experiment import load_experiment
 from fedse.models.nano import Nano
-from fedse.plugins import resolve
+from fedse.plugins import build
 from fedse.policies.decoder import Decoder
 from fedse.policies.network_forward import NetworkForward
 from fedse.policies.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
-from fedse.protocols import Policy, Reply, Sampling, Usage
-from fedse.rollouts.player import Episode, Player
-from fedse.types import Adapter, Purpose, Trajectory
+from fedse.protocols import Policy, Reply, Usage
+from fedse.rollouts.player import Player
+from fedse.types import Adapter, Episode, Purpose, Sampling, Trajectory
 from fedse.worlds.world import World
 
 REPLY_TOKENS = 64
+RECIPE = Path(__file__).parents[1] / "recipes/nano.yaml"
+"""Its worlds are those that nano knows."""
 
 
 class Naive:
@@ -88,10 +92,10 @@ def timed(policy: Policy, model: Nano, episodes: list[Episode]) -> tuple[list[Tr
 
 
 def measured(name: str, model: Nano, episodes: int, naive_episodes: int, repeats: int) -> dict[str, Any]:
-    kind_of_world = resolve("world", name)
+    (part,) = load_experiment(RECIPE).clients[name].worlds
 
     def make_world() -> World:
-        return kind_of_world(rules="brief", observation_length="brief")  # type: ignore[no-any-return]
+        return build("world", part)  # type: ignore[no-any-return]
 
     tasks = make_world().tasks("train")[:episodes]
     plan = [Episode(name, name, make_world, task, Purpose.EVALUATE, 1, 0, Sampling(0, 0.0)) for task in tasks]

@@ -32,10 +32,10 @@ from fedse.plugins import Part, PartOf, build, resolve
 from fedse.policies.decoder import Due
 from fedse.policies.graphed import GraphedDecoder
 from fedse.policies.transformer import TransformerPolicy
-from fedse.protocols import Policy, Reply, Sampling, Usage
-from fedse.rollouts.player import Episode, Player
+from fedse.protocols import Policy, Reply, Usage
+from fedse.rollouts.player import Player
 from fedse.seeds import stream
-from fedse.types import Adapter, Purpose, Trajectory
+from fedse.types import Adapter, Episode, Purpose, Sampling, Trajectory
 
 WORLDS = ("babyai", "maze", "textcraft", "webshop", "wordle")
 

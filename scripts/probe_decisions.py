@@ -7,9 +7,10 @@ from typing import Any
 
 from nano_player import play
 
-from fedse.protocols import Chat, Policy, Sampling
+from fedse.protocols import Chat, Policy
 from fedse.rollouts.replies import parse
 from fedse.seeds import generator, stream
+from fedse.types import Sampling
 from fedse.worlds.world import World
 
 State = tuple[Any, tuple[str, ...], int]

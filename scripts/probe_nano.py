@@ -39,11 +39,11 @@ from fedse.experience.journal import Journal
 from fedse.experiment import build_parts, load_experiment
 from fedse.models.nano import weights_folder
 from fedse.plugins import build
-from fedse.protocols import Policy, Sampling
-from fedse.rollouts.player import Episode, Player
+from fedse.protocols import Policy
+from fedse.rollouts.player import Player
 from fedse.runs.folder import RunFolder
 from fedse.seeds import generator, stream
-from fedse.types import Adapter, Outcome, Purpose, Split, Task, Trajectory
+from fedse.types import Adapter, Episode, Outcome, Purpose, Sampling, Split, Task, Trajectory
 from fedse.worlds.world import World
 
 Shares = dict[str, float]

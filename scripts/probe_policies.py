@@ -9,8 +9,9 @@ from typing import Any
 from fedse.policies.network_forward import NetworkForward
 from fedse.policies.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
-from fedse.protocols import Policy, Reply, Sampling
+from fedse.protocols import Policy, Reply
 from fedse.seeds import stream
+from fedse.types import Sampling
 
 
 class ForcedOpening:

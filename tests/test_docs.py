@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fedse.cli.reference import render
+from fedse.experience.buffer import read_file
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -38,7 +40,12 @@ def test_the_contributing_guides_world_passes_the_checker(contributed: Path) -> 
 def test_the_contributing_guides_experiment_runs(contributed: Path) -> None:
     done = fedse("run", "mine.yaml", folder=contributed)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (contributed / "runs/mine/rounds/0003/report.json").exists()
+    report = json.loads((contributed / "runs/mine/rounds/0003/report.json").read_text())
+    (probed,) = report["clients"]["here"]["probes"]["OnTrainingTasks"]
+    assert probed["episodes"] == 10 and probed["split"] == "train"
+    kept = read_file(contributed / "runs/mine/clients/here/buffer.sqlite")
+    found = [item for item in kept if item.round > 0]
+    assert found and all(item.rewards == {"short": item.score / len(item.steps)} for item in found)
 
 
 def test_the_reference_is_what_fedse_reference_prints() -> None:

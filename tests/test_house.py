@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from fedse import protocols
 from fedse.plugins import KNOWN
 
 SOURCE = Path(__file__).parents[1] / "src" / "fedse"
@@ -16,11 +19,14 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedse"
 # A module sees only the lines above its own, and its own room.
 LAYERS = [
     {"__init__", "types", "errors", "seeds", "stopwatch"},
-    {"protocols", "plugins", "promises", "atomic"},
+    {"protocols", "promises", "atomic"},
+    {"plugins"},
     {"adapters"},
     {"worlds", "models", "experience", "runs", "privacy"},
     {"policies", "rollouts", "learners", "aggregators"},
     {"evaluation"},
+    {"clients"},
+    {"curricula", "judges", "probes"},
     {"federation"},
     {"engines"},
     {"experiment_file", "methods", "parts"},
@@ -87,6 +93,30 @@ def test_imports_point_up(path: Path) -> None:
         return
     for other in imported(path) - {room(path)}:
         assert layer(other) < layer(room(path)), f"{path.relative_to(SOURCE)} imports fedse.{other}"
+
+
+def test_the_page_about_the_house_names_every_room_on_its_line() -> None:
+    page = (SOURCE.parents[1] / "docs/architecture.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", page, re.MULTILINE)
+    told = [(int(number), set(re.findall(r"`(\w+)`", rooms))) for number, rooms in rows]
+    built = [names - {"__init__", "__main__"} for names in LAYERS]
+    assert told == list(enumerate([names for names in built if names], start=1))
+
+
+def test_the_page_about_the_house_names_files_classes_and_protocols_that_are_there() -> None:
+    page = (SOURCE.parents[1] / "docs/architecture.md").read_text()
+    named = re.findall(r"`(\w+/\w+\.py)(?:: ([\w.]+))?`", page)
+    assert len(named) > 6
+    for path, what in named:
+        root = SOURCE if (SOURCE / path).exists() else SOURCE.parents[1]
+        assert (root / path).exists(), path
+        if what:
+            found = importlib.import_module(f"fedse.{path.removesuffix('.py').replace('/', '.')}")
+            for name in what.split("."):
+                found = getattr(found, name)
+    slots = page.partition("## Slots")[2].partition("## Rooms")[0]
+    for name in re.findall(r"`([A-Z]\w+)`", slots):
+        assert hasattr(protocols, name) or name in {"Client", "Experiment", "Site"}, name
 
 
 def test_torch_is_imported_at_the_top_of_few_files() -> None:

@@ -5,19 +5,52 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Experiment", "__version__", "load_experiment", "run"]
+__all__ = [
+    "Adapter",
+    "Episode",
+    "Experiment",
+    "Outcome",
+    "Play",
+    "PluginOptions",
+    "Purpose",
+    "Rule",
+    "Site",
+    "Step",
+    "Task",
+    "Trajectory",
+    "Turn",
+    "World",
+    "WorldScore",
+    "__version__",
+    "load_experiment",
+    "run",
+]
 
 if TYPE_CHECKING:
+    from fedse.aggregators.rule import Rule
+    from fedse.clients.site import Site
     from fedse.experiment import Experiment, load_experiment, run
+    from fedse.plugins import PluginOptions
+    from fedse.types import Adapter, Episode, Outcome, Play, Purpose, Step, Task, Trajectory, WorldScore
+    from fedse.worlds.world import Turn, World
+
+_HOMES = {
+    "fedse.aggregators.rule": ("Rule",),
+    "fedse.clients.site": ("Site",),
+    "fedse.experiment": ("Experiment", "load_experiment", "run"),
+    "fedse.plugins": ("PluginOptions",),
+    "fedse.types": ("Adapter", "Episode", "Outcome", "Play", "Purpose", "Step", "Task", "Trajectory", "WorldScore"),
+    "fedse.worlds.world": ("Turn", "World"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    # Importing fedse must stay instant: the experiment's machinery is loaded when it is first asked for.
-    if name in __all__:
-        from fedse import experiment
-
-        return getattr(experiment, name)
+    # Importing fedse must stay instant: what stands behind a name is loaded when it is first asked for.
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
     raise AttributeError(f"module 'fedse' has no attribute {name!r}")

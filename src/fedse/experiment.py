@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -10,9 +11,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from fedse.adapters.own import OwnAdapters
 from fedse.adapters.plan import plan_of
-from fedse.adapters.private import PrivatePart
+from fedse.clients.adapters import ClientAdapters
+from fedse.clients.client import EVALUATION, Client
+from fedse.clients.experience import Experience
+from fedse.clients.site import Origin, Place, Site
 from fedse.engines.local import LocalEngine
 from fedse.errors import BadInput, RunConflict, Stopped
 from fedse.evaluation.plot import draw_run
@@ -20,13 +23,13 @@ from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
 from fedse.experiment_file import differences
 from fedse.experiment_options import Experiment, load_experiment
-from fedse.federation.client import Client
 from fedse.federation.server import Server
-from fedse.federation.sites import Sites
+from fedse.federation.sites import Household, Sites
 from fedse.parts import MakePlayers, Parts, check_start, make_players, make_worlds, shared_players
 from fedse.plugins import build
-from fedse.privacy.outgoing import Outgoing
-from fedse.protocols import Engine, Model, Tracker
+from fedse.privacy.door import Door
+from fedse.probes.evaluation import Evaluation
+from fedse.protocols import Closes, DependsOnFiles, Engine, Model, Tracker
 from fedse.rollouts.player import check_actions
 from fedse.rollouts.stepping import MakeWorld
 from fedse.runs import made_with
@@ -62,31 +65,42 @@ def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> 
 def build_clients(experiment: Experiment, parts: Parts, run: RunFolder, only: str = "") -> list[Client]:
     """The clients of an experiment, or one of them."""
     return [
-        Client(
-            name=name,
-            worlds={label: parts.worlds[origin.client][origin.label] for label, origin in origins.items()},
-            chat=parts.model.chat,
-            start=parts.start,
-            filter=build("filter", experiment.filter),
-            buffer=Buffer(
-                run.client_folder(name) / "buffer.sqlite", name, parts.model.chat.fingerprint, experiment.buffer
-            ),
-            journal=Journal(run.client_folder(name) / "episodes"),
-            learner=parts.learner,
-            exploration=experiment.exploration if experiment.exploring else None,
-            evaluation=experiment.evaluation,
-            seed=experiment.seed,
-            outgoing=Outgoing(run.client_folder(name) / "ledger.jsonl", experiment.sending),
-            plan=plan_of(parts.aggregator),
-            private_part=PrivatePart(run.client_folder(name) / "private"),
-            personal=experiment.personal,
-            own=OwnAdapters(run.client_folder(name) / "adapters") if experiment.sharing == "none" else None,
-            origins=origins,
-            learns=all(experiment.clients[origin.client].learns for origin in origins.values()),
-        )
+        _build_client(experiment, parts, run.client_folder(name), name, origins)
         for name, origins in experiment.holdings().items()
         if only in ("", name)
     ]
+
+
+def _build_client(
+    experiment: Experiment, parts: Parts, folder: Path, name: str, origins: Mapping[str, Origin]
+) -> Client:
+    site = Site(
+        name=name,
+        places={
+            label: Place(label, parts.worlds[origin.client][origin.label], origin) for label, origin in origins.items()
+        },
+        chat=parts.model.chat,
+        seed=experiment.seed,
+        folder=folder,
+        exploration=experiment.exploration if experiment.exploring else None,
+        learns=all(experiment.clients[origin.client].learns for origin in origins.values()),
+    )
+    shares = experiment.sharing == "all"
+    buffer = Buffer(folder / "buffer.sqlite", name, parts.model.chat.fingerprint, experiment.buffer)
+    return Client(
+        site=site,
+        adapters=ClientAdapters(name, experiment.seed, folder, plan_of(parts.aggregator), experiment.personal, shares),
+        curriculum=build("curriculum", experiment.curriculum, site),
+        judge=build("judge", experiment.judge, site),
+        experience=Experience(
+            site, parts.start, build("filter", experiment.filter), buffer, Journal(folder / "episodes")
+        ),
+        probes={
+            EVALUATION: Evaluation(site, experiment.evaluation),
+            **{label: build("probe", part, site) for label, part in experiment.labelled_probes().items()},
+        },
+        door=Door(folder / "ledger.jsonl", experiment.sending),
+    )
 
 
 @dataclass(frozen=True)
@@ -106,8 +120,8 @@ class Federation:
         return self.make_clients()
 
     def close(self) -> None:
-        if close := getattr(self.engine, "close", None):
-            close()
+        if isinstance(self.engine, Closes):
+            self.engine.close()
 
 
 MakeEngine = Callable[[Sites], Engine]
@@ -128,7 +142,7 @@ def assemble(
         terms=experiment.terms(),
         plan=plan_of(parts.aggregator),
         tracker=tracker,
-        here=lambda: (parts.model, parts.policy, clients()),
+        here=lambda: Household(parts.model, parts.policy, parts.learner, clients()),
         elsewhere=partial(one_site, experiment, run.path.resolve()),
     )
     engine = build("engine", experiment.engine, sites)
@@ -141,9 +155,6 @@ def assemble_server(
 ) -> Federation:
     """The server alone: its clients are on other machines. The model is built only if the run has no adapter yet."""
 
-    def nobody() -> Any:
-        raise BadInput("the clients of this run are on other machines.")
-
     tracker = _tracker(run, trackers, sites="on other machines")
     aggregator = build("aggregator", experiment.aggregator)
     sites = Sites(
@@ -152,8 +163,6 @@ def assemble_server(
         terms=experiment.terms(),
         plan=plan_of(aggregator),
         tracker=tracker,
-        here=nobody,
-        elsewhere=lambda _: nobody(),
     )
     engine = make_engine(sites)
     server = _server(experiment, run, engine, aggregator, tracker)
@@ -162,7 +171,7 @@ def assemble_server(
         run,
         engine,
         server,
-        nobody,
+        lambda: sites.here().clients,
         lambda: build("model", experiment.model).initial_adapter(experiment.seed),
     )
 
@@ -202,8 +211,9 @@ def one_site(experiment: Experiment, folder: Path, name: str) -> Engine:
         terms=alone.terms(),
         plan=plan_of(parts.aggregator),
         tracker=Trackers([]),
-        here=lambda: (parts.model, parts.policy, build_clients(alone, parts, RunFolder(folder), name)),
-        elsewhere=partial(one_site, experiment, folder),
+        here=lambda: Household(
+            parts.model, parts.policy, parts.learner, build_clients(alone, parts, RunFolder(folder), name)
+        ),
     )
     return LocalEngine(sites)
 
@@ -244,10 +254,12 @@ def run(
         check_actions(parts.policy, [item for makers in parts.worlds.values() for item in makers.items()])
         learning = [name for name, options in experiment.clients.items() if experiment.learning and options.learns]
         warnings = check_start(parts, learning)
-        if learning and hasattr(parts.start, "fingerprint"):
+        if learning and isinstance(parts.start, DependsOnFiles):
             start = parts.start.fingerprint()
         _same_start(path, start)
-    folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest(), start)
+    worlds = {} if parts is None else world_versions(parts)
+    _same_worlds(path, worlds)
+    folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest(), start, worlds)
     folder.lock()
     federation: Federation | None = None
     try:
@@ -288,18 +300,20 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Seque
     """
     folder = RunFolder.existing(Path(path))
     experiment = load_experiment(folder.path / "experiment.yaml", settings)
-    if changed := differences(stored_experiment(folder).identity(), experiment.identity()):
+    if changed := differences(load_experiment(folder.path / "experiment.yaml").identity(), experiment.identity()):
         raise BadInput(
             f"{path} holds another experiment (different: {', '.join(changed)}): only what changes no result can be set "
             "here, the keys marked (*) in docs/reference.md."
         )
     parts = build_parts(experiment)
+    _same_worlds(folder.path, world_versions(parts))
     folder.lock()
     return assemble(experiment, parts, folder, trackers)
 
 
 def stored_experiment(folder: RunFolder) -> Experiment:
-    return load_experiment(folder.path / "experiment.yaml")
+    """What a run was made with, to look at: the classes of its authors' own plug-ins need not be at hand."""
+    return load_experiment(folder.path / "experiment.yaml", stored=True)
 
 
 def _has_begun(path: Path) -> bool:
@@ -313,7 +327,7 @@ def conflict(path: Path, experiment: Experiment) -> str:
     if not (path / "manifest.json").exists():
         return ""
     folder = RunFolder.existing(path)
-    stored = stored_experiment(folder)
+    stored = load_experiment(folder.path / "experiment.yaml")
     if changed := differences(stored.identity(), experiment.identity()):
         return (
             f"{path} holds a run of another experiment (different: {', '.join(changed)}): give this one another name, "
@@ -323,6 +337,30 @@ def conflict(path: Path, experiment: Experiment) -> str:
     if experiment.rounds < done:
         return f"{path} already has {done} rounds, more than the {experiment.rounds} asked for."
     return ""
+
+
+def world_versions(parts: Parts) -> dict[str, str]:
+    """What every world of an experiment says of itself: a changed version, or changed rules, make other results."""
+    found = {}
+    for client, makers in parts.worlds.items():
+        for label, make in makers.items():
+            world = make()
+            rules = hashlib.sha256(world.rules.encode()).hexdigest()[:8]
+            found[f"{client}/{label}"] = f"{world.name} version {world.version}, rules {rules}"
+    return found
+
+
+def _same_worlds(path: Path, worlds: Mapping[str, str]) -> None:
+    if not (path / "manifest.json").exists():
+        return
+    noted = RunFolder.existing(path).manifest().get("worlds", {})
+    for place in sorted(noted.keys() & worlds.keys()):
+        if noted[place] != worlds[place]:
+            raise RunConflict(
+                f"{path} was made with another state of the world {place} ({noted[place]}; here it is {worlds[place]}): its "
+                "results and new ones would not be of the same experiment. Give this one another name, or use the fedse "
+                "that the run was made with."
+            )
 
 
 def _same_start(path: Path, start: str) -> None:

@@ -10,17 +10,18 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from fedse.adapters.personal import PersonalOptions
+from fedse.clients.personal import PersonalOptions
+from fedse.clients.site import ExplorationOptions, Origin
 from fedse.errors import BadInput
 from fedse.experience.buffer import BufferOptions
 from fedse.experiment_file import KeyPath, explain, numbered, override, read_yaml, to_yaml
 from fedse.federation.checks import CheckOptions
-from fedse.federation.client import EvaluationOptions, ExplorationOptions, Origin
 from fedse.federation.exchange import ParticipationOptions
 from fedse.federation.server import LimitOptions
 from fedse.methods import Method, Sharing, expand
-from fedse.plugins import Part, PartOf, PluginOptions
-from fedse.privacy.outgoing import SendingOptions
+from fedse.plugins import STORED, Part, PartOf, PluginOptions, capability
+from fedse.privacy.door import SendingOptions
+from fedse.probes.evaluation import EvaluationOptions
 
 POOLED = "pooled"
 """Name of the client that holds the worlds of all the others."""
@@ -49,6 +50,10 @@ class Experiment(PluginOptions):
     """A whole experiment. Where the paper names a value, it is the default."""
 
     operational: ClassVar[frozenset[str]] = frozenset({"rounds"})
+    server_only: ClassVar[frozenset[str]] = frozenset(
+        # A client's worlds are its own business; the switches that a method stands for are agreed on themselves.
+        {"method", "clients", "checks", "participation", "engine", "limits"}
+    )
 
     name: str = Field(pattern=NAME)
     """Name of the run; its folder is runs/NAME."""
@@ -73,7 +78,11 @@ class Experiment(PluginOptions):
     start: Annotated[Part, PartOf("start", "demonstrations")] = _part("start", "demonstrations")
     """What buffers begin with."""
     exploration: ExplorationOptions = ExplorationOptions()
-    """How clients look for new experience."""
+    """How much clients explore."""
+    curriculum: Annotated[Part, PartOf("curriculum", "uniform")] = _part("curriculum", "uniform")
+    """Which tasks they explore."""
+    judge: Annotated[Part, PartOf("judge", "world")] = _part("judge", "world")
+    """What an exploration is worth."""
     filter: Annotated[Part, PartOf("filter", "success")] = _part("filter", "success")
     """Which trajectories are remembered."""
     buffer: BufferOptions = BufferOptions()
@@ -88,6 +97,8 @@ class Experiment(PluginOptions):
     """Bounds an update has to keep."""
     evaluation: EvaluationOptions = EvaluationOptions()
     """How adapters are measured."""
+    probes: list[Annotated[Part, PartOf("probe")]] = Field(default_factory=list)
+    """What else is measured of the adapter that enters a round, by name or class."""
     policy: Annotated[Part, PartOf("policy", "transformer")] = _part("policy", "transformer")
     """How replies are generated."""
     sending: SendingOptions = SendingOptions()
@@ -115,7 +126,7 @@ class Experiment(PluginOptions):
             )
         if self.sharing == "none" and self.pooled:
             raise ValueError("`pooled: true` leaves one client with nobody to share with: leave `sharing` out")
-        if self.sharing == "none" and self.engine.name != "local":
+        if self.sharing == "none" and not (self.in_process or self.engine.foreign):
             raise ValueError("clients that share nothing need no connection: use `engine: local` with `sharing: none`")
         taking_part = self.participation
         everybody = taking_part.share == taking_part.quorum == 1 and taking_part.deadline_minutes is None
@@ -126,7 +137,7 @@ class Experiment(PluginOptions):
             )
         if self.pooled and POOLED in measuring:
             raise ValueError(f"a client beside the pooled one cannot be called '{POOLED}': give it another name")
-        if self.learning and not self.exploring and self.start.name == "none":
+        if self.learning and not self.exploring and capability(self.start, "empty"):
             raise ValueError(
                 "without exploring, clients learn from what their buffers begin with, and `start: none` gives them nothing"
             )
@@ -136,6 +147,16 @@ class Experiment(PluginOptions):
                 "experiment explores nothing"
             )
         return self
+
+    def labelled_probes(self) -> dict[str, Part]:
+        """A name for each further probe, under which its scores are reported."""
+        labels = numbered(part.name.rsplit(":", 1)[-1] for part in self.probes)
+        return dict(zip((label.replace("#", "_") for label in labels), self.probes, strict=True))
+
+    @property
+    def in_process(self) -> bool:
+        """Whether all clients live in the process that runs the experiment."""
+        return capability(self.engine, "in_process")
 
     @property
     def rounds_to_play(self) -> int:
@@ -174,43 +195,25 @@ class Experiment(PluginOptions):
 
     def terms(self) -> str:
         """Digest of what server and sites must agree on, wherever they run."""
-        identity = self.identity()
-        agreed = json.dumps({key: identity[key] for key in TERMS}, default=str)
+        agreed = json.dumps(
+            {key: value for key, value in self.identity().items() if key not in self.server_only}, default=str
+        )
         return hashlib.sha256(agreed.encode()).hexdigest()
 
 
-TERMS = (
-    "name",
-    "seed",
-    "learning",
-    "exploring",
-    "sharing",
-    "pooled",
-    "model",
-    "start",
-    "exploration",
-    "filter",
-    "buffer",
-    "learner",
-    "aggregator",
-    "personal",
-    "evaluation",
-    "policy",
-    "sending",
-)
-"""Keys on which a client's result depends, except for its worlds, which are its own business."""
+def load_experiment(path: str | Path, settings: Sequence[str] = (), stored: bool = False) -> Experiment:
+    """Read a file, apply `a.b=c` settings, check everything. Raises `BadInput` with all problems it finds.
 
-
-def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experiment:
-    """Read a file, apply `a.b=c` settings, check everything. Raises `BadInput` with all problems it finds."""
+    One that a run has `stored` is read without the classes of its authors' own plug-ins, to look at results.
+    """
     content, places = read_yaml(Path(path))
     override(content, settings, places)
-    return validated(content, places)
+    return validated(content, places, stored)
 
 
-def validated(content: Mapping[str, Any], places: Mapping[KeyPath, str]) -> Experiment:
+def validated(content: Mapping[str, Any], places: Mapping[KeyPath, str], stored: bool = False) -> Experiment:
     """The experiment that a file's content describes."""
     try:
-        return Experiment.model_validate(content)
+        return Experiment.model_validate(content, context={STORED: stored})
     except ValidationError as error:
         raise BadInput(explain(error, Experiment, places)) from error

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from fedse.errors import BadInput
 from fedse.plugins import Part, build
-from fedse.protocols import Model, Policy, Start
+from fedse.protocols import DependsOnFiles, Model, Policy, Start
 from fedse.rollouts.stepping import MakeWorld
 
 
@@ -64,14 +64,13 @@ def make_worlds(client: str, worlds: Mapping[str, Part], alike: dict[str, MakeWo
 def check_start(parts: Parts, learning: Collection[str]) -> list[Mapping[str, Any]]:
     """Find out before anything is written whether the buffers of the clients that learn can begin as asked; what to warn of,
     each thing once."""
-    check = getattr(parts.start, "check", None)
-    if check is None:
+    if not isinstance(parts.start, DependsOnFiles):
         return []
     warnings = [
         warning
         for client, worlds in parts.worlds.items()
         if client in learning
         for label, make_world in worlds.items()
-        for warning in check(client, label, make_world(), parts.model)
+        for warning in parts.start.check(client, label, make_world(), parts.model)
     ]
     return list({warning["message"]: warning for warning in warnings}.values())

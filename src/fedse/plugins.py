@@ -1,4 +1,4 @@
-"""Short name or dotted path -> class.
+"""Short name, dotted path or class -> class.
 
 A plug-in is a class with an optional nested `Options` (pydantic) that lists what may be set in the experiment file.
 Its module must import without torch, so that a file can be checked on a machine that only runs the server.
@@ -8,13 +8,26 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext, suppress
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    model_serializer,
+)
 from pydantic_core import PydanticCustomError
 
+from fedse import protocols
 from fedse.errors import UnknownName
 
 KNOWN: dict[str, dict[str, str]] = {
@@ -47,6 +60,13 @@ KNOWN: dict[str, dict[str, str]] = {
         "recorded": "fedse.rollouts.recorded:Recorded",
         "none": "fedse.rollouts.demonstrations:NoDemonstrations",
     },
+    "curriculum": {
+        "uniform": "fedse.curricula.uniform:Uniform",
+    },
+    "judge": {
+        "world": "fedse.judges.world:WorldJudge",
+    },
+    "probe": {},
     "filter": {
         "success": "fedse.experience.filters:Success",
         "none": "fedse.experience.filters:KeepAll",
@@ -84,20 +104,33 @@ KNOWN: dict[str, dict[str, str]] = {
     },
 }
 
+STORED = "stored"
+"""Key of a validation's context: what is read was written by a run, complete, and is only looked at."""
+
 BY_PATH = {"model": "huggingface", "start": "recorded"}
 """Slots in which a bare path or hub name stands for this plug-in's `path`: `model: Qwen/Qwen3-1.7B`."""
 
-DUTIES: dict[str, tuple[str, ...]] = {
-    "world": ("reset", "step", "tasks", "expert"),
-    "model": ("initial_adapter",),
-    "policy": ("load", "open", "extend", "ready", "close"),
-    "start": ("trajectories",),
-    "filter": ("keep",),
-    "learner": ("learn",),
-    "aggregator": ("aggregate",),
-    "engine": ("send", "poll"),
-}
-"""Methods without which a class does not fit its slot; `protocols.py` says what they do."""
+ENTRY_POINTS = "fedse.plugins"
+"""Installed packages add plug-ins in this group: `curriculum.mine = "my_package.mine:Mine"`."""
+_INLINE: dict[str, type[Any]] = {}
+"""Classes that were given themselves in place of a name, by the path that stands for them."""
+
+
+@cache
+def known(kind: str) -> dict[str, str]:
+    """Short names of a slot's plug-ins and where their classes are. Those of fedse itself cannot be taken over."""
+    added = {
+        point.name.removeprefix(f"{kind}."): point.value
+        for point in entry_points(group=ENTRY_POINTS)
+        if point.name.startswith(f"{kind}.")
+    }
+    return {**added, **KNOWN[kind]}
+
+
+def duties(kind: str) -> list[str]:
+    """Methods without which a class does not fit its slot: those of the protocol of the same name."""
+    protocol = getattr(protocols, kind.capitalize())
+    return [name for name, item in vars(protocol).items() if inspect.isfunction(item) and not name.startswith("_")]
 
 
 class PluginOptions(BaseModel):
@@ -108,6 +141,8 @@ class PluginOptions(BaseModel):
     )
     operational: ClassVar[frozenset[str]] = frozenset()
     """Options that say where, how fast or how long, and change no bit of a result: a run may go on with other values."""
+    server_only: ClassVar[frozenset[str]] = frozenset()
+    """Options on which a client's work does not depend: hub and site need not agree on them."""
     rounding: ClassVar[frozenset[str]] = frozenset()
     """Options that change at most how sums are rounded: runs that differ in them alone are one method when compared."""
 
@@ -141,14 +176,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def resolve(kind: str, name: str) -> type[Any]:
     """The class behind a short name or a dotted path such as `my_package.my_world:MyWorld`."""
-    path = KNOWN[kind].get(name, name)
+    path = known(kind).get(name, name)
+    if path in _INLINE:
+        return _fitting(kind, name, _INLINE[path])
     module_name, _, class_name = path.partition(":")
     if not class_name or not all(piece.isidentifier() for piece in module_name.split(".")):
         here = kind in BY_PATH and "/" not in name and Path(name).exists()
         folder = f"for the folder of this name write './{name}'. " if here else ""
         raise UnknownName(
-            f"unknown {kind} '{name}': {folder or nearest(name, KNOWN[kind])}"
-            f"Known: {', '.join(sorted(KNOWN[kind]))}; a class of your own is given as 'package.module:Class'."
+            f"unknown {kind} '{name}': {folder or nearest(name, known(kind))}"
+            f"Known: {', '.join(sorted(known(kind))) or 'none'}; a class of your own is given as 'package.module:Class'."
         )
     try:
         module = importlib.import_module(module_name)
@@ -161,9 +198,21 @@ def resolve(kind: str, name: str) -> type[Any]:
     found = getattr(module, class_name)
     if not isinstance(found, type):
         raise UnknownName(f"{kind} '{name}': '{class_name}' is not a class.")
-    if missing := [duty for duty in DUTIES[kind] if not hasattr(found, duty)]:
+    return _fitting(kind, name, found)
+
+
+def _fitting(kind: str, name: str, found: type[Any]) -> type[Any]:
+    if missing := [duty for duty in duties(kind) if not hasattr(found, duty)]:
         raise UnknownName(f"{kind} '{name}': the class has no method '{missing[0]}', which every {kind} needs.")
     return found
+
+
+def path_of(found: type[Any]) -> str:
+    """The name that stands for a class. One that cannot be imported, from a notebook or a function, is known to this
+    process only: another cannot go on with its run."""
+    path = f"{found.__module__}:{found.__qualname__}"
+    _INLINE[path] = found
+    return path
 
 
 def options_of(kind: str, name: str) -> type[BaseModel]:
@@ -183,6 +232,8 @@ class Part(BaseModel):
     kind: str
     name: str
     options: dict[str, Any]
+    foreign: bool = False
+    """Read from a finished run and left as it stands there: its class need not be at hand to look at results."""
 
     @model_serializer
     def _flat(self) -> dict[str, Any]:
@@ -197,7 +248,10 @@ class Part(BaseModel):
         return self._without("rounding")
 
     def _without(self, kind: str) -> dict[str, Any]:
-        left_out: frozenset[str] = getattr(options_of(self.kind, self.name), kind, frozenset())
+        left_out: frozenset[str] = frozenset()
+        # Of a class that is not at hand, every option counts.
+        with suppress(Exception) if self.foreign else nullcontext():
+            left_out = getattr(options_of(self.kind, self.name), kind, left_out)
         return {"name": self.name, **{key: item for key, item in self.options.items() if key not in left_out}}
 
 
@@ -231,13 +285,15 @@ class PartOf:
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema
 
-        return core_schema.no_info_wrap_validator_function(self._validate, handler(source))
+        return core_schema.with_info_wrap_validator_function(self._validate, handler(source))
 
-    def _validate(self, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    def _validate(self, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
         if isinstance(value, Part):
             return value
-        if isinstance(value, str):
+        if isinstance(value, str | type):
             value = {"name": value}
+        if isinstance(value, Mapping) and isinstance(value.get("name"), type):
+            value = {**value, "name": path_of(value["name"])}
         if isinstance(value, Mapping) and isinstance(value.get("name"), str) and self._is_path(value["name"]):
             # `--set start.bad_records=skip` on a bare path leaves the path in the place of the name.
             if value.get("path", value["name"]) != value["name"]:
@@ -256,6 +312,8 @@ class PartOf:
                 "part", "expected the name of a {kind} or a mapping with 'name'", {"kind": self.kind}
             )
         given = {key: item for key, item in value.items() if key != "name"}
+        if (info.context or {}).get(STORED) and value["name"] not in KNOWN[self.kind]:
+            return handler({"kind": self.kind, "name": value["name"], "options": given, "foreign": True})
         try:
             options = options_of(self.kind, value["name"]).model_validate(given)
         except UnknownName as error:
@@ -267,6 +325,11 @@ class PartOf:
                 {"errors": error.errors(include_url=False), "model": options_of(self.kind, value["name"])},
             ) from error
         return handler({"kind": self.kind, "name": value["name"], "options": options.model_dump()})
+
+
+def capability(part: Part, name: str) -> bool:
+    """What a plug-in's class says of itself, such as `in_process`; unsaid it is False."""
+    return not part.foreign and bool(getattr(resolve(part.kind, part.name), name, False))
 
 
 def build(kind: str, part: Part, *needs: Any) -> Any:

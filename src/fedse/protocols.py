@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from fedse.types import (
     Adapter,
+    Attempt,
     ClientFailure,
     ClientUpdate,
+    Episode,
     Layout,
     Learned,
+    LegalActions,
+    Lesson,
+    Planned,
+    Played,
     RoundTask,
+    Sampling,
     ServerState,
+    Split,
+    Task,
+    Tensors,
     Trajectory,
     Vector,
+    WorldScore,
 )
 
 ACCEPTANCE = "OK."
@@ -24,6 +35,20 @@ ACCEPTANCE = "OK."
 
 ACTION_MARK = re.compile(r"^[ \t]*action[ \t]*:", re.IGNORECASE | re.MULTILINE)
 """What opens the line of a reply that holds its action."""
+
+
+class World(Protocol):
+    """A place to act: a Gymnasium environment of texts, with tasks and an expert (`worlds.world.World` is the base)."""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]: ...
+
+    def step(self, action: str) -> tuple[str, Any, bool, bool, dict[str, Any]]: ...
+
+    def tasks(self, split: Split) -> Sequence[Task]: ...
+
+    def expert(self) -> tuple[str, str]: ...
 
 
 class Chat(Protocol):
@@ -64,14 +89,6 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
-    """How the replies of one conversation are drawn. Temperature 0 takes the likeliest token."""
-
-    key: int
-    temperature: float
-
-
-@dataclass(frozen=True, slots=True)
 class Reply:
     slot: int
     ids: tuple[int, ...]
@@ -95,12 +112,7 @@ class Usage:
 
 
 class Policy(Protocol):
-    """Holds open conversations in slots, so that a cache can live from turn to turn.
-
-    One with a true `asks_for_actions` has `restrict(slot, actions)`, which is called after `extend` with the world's
-    `LegalActions`: the reply that is due then holds one of them; and `require_room(actions)`, which raises `BadInput` where
-    no reply could hold all of them.
-    """
+    """Holds open conversations in slots, so that a cache can live from turn to turn."""
 
     slots: int
     usage: Usage
@@ -127,15 +139,98 @@ class Policy(Protocol):
 
 
 class Start(Protocol):
-    """What a client's buffer begins with.
-
-    It may also have `size(client, label, world)`, the number of trajectories, for estimates. One that depends on files may
-    have `check(client, label, world, model)`, which is called before anything is written: it raises `BadInput` if this
-    world could not begin, and returns what the user should read, as fields of warnings; and `fingerprint()`, a hash of what
-    the files hold: a run whose first round is not complete does not go on with another.
-    """
+    """What a client's buffer begins with. One that gives nothing, ever, says so with `empty = True`."""
 
     def trajectories(self, client: str, label: str, world: Any, chat: Chat, seed: int) -> list[Trajectory]: ...
+
+
+@runtime_checkable
+class KnowsItsSize(Protocol):
+    """A start that can tell in advance how much it will give, for estimates."""
+
+    def size(self, client: str, label: str, world: Any) -> int: ...
+
+
+@runtime_checkable
+class DependsOnFiles(Protocol):
+    """A start whose files can be looked at before anything is written."""
+
+    def check(self, client: str, label: str, world: Any, model: Model) -> list[Mapping[str, Any]]:
+        """What the user should read, as fields of warnings. Raises `BadInput` if this world could not begin."""
+        ...
+
+    def fingerprint(self) -> str:
+        """A hash of what the files hold: a run whose first round is not complete does not go on with another."""
+        ...
+
+
+@runtime_checkable
+class Restricts(Protocol):
+    """A policy whose replies can be made to hold one of the world's legal actions, if it asks for them."""
+
+    asks_for_actions: bool
+
+    def restrict(self, slot: int, actions: LegalActions) -> None:
+        """Called after `extend`: the reply that is due then holds one of these."""
+        ...
+
+    def require_room(self, actions: LegalActions) -> None:
+        """Raises `BadInput` where no reply could hold all of them."""
+        ...
+
+
+class Past(Protocol):
+    """What a client knows of its earlier rounds."""
+
+    def attempts(self, world: str = "") -> Sequence[Attempt]:
+        """Every exploration before this round, oldest first; of one world, or of all of them."""
+        ...
+
+
+class Curriculum(Protocol):
+    """Chooses what a client explores: which tasks, how many attempts, how hot. Built with the client's `Site`.
+
+    It may ask for episodes of its own on the way, with `played = yield Play(adapter, episodes)`; one that does not is a
+    generator all the same. What it plans may depend on seed, round and past alone, so that a repeated round is the same.
+    """
+
+    def plan(self, task: RoundTask, past: Past) -> Planned: ...
+
+
+class Judge(Protocol):
+    """Says what explorations are worth. Built with the client's `Site`; never sees errors.
+
+    It returns all trajectories in their order, with `rewards` under names of its own; outcome and score stay the world's.
+    It may ask for episodes of its own, as a curriculum may; `entering()` makes the adapter of the round.
+    """
+
+    def judge(self, trajectories: Sequence[Trajectory], entering: Callable[[], Adapter]) -> Played: ...
+
+
+class Probe(Protocol):
+    """Measures the adapter that enters a round, or any other on a split. Nobody learns from its episodes."""
+
+    def plan(self, task: RoundTask) -> Sequence[Episode]: ...
+
+    def score(self, task: RoundTask, played: Sequence[Trajectory]) -> Sequence[WorldScore]:
+        """What came of the episodes it planned."""
+        ...
+
+
+@runtime_checkable
+class Shares(Protocol):
+    """A plug-in of a client that tells numbers to those of other clients. The server hands out the mean of them."""
+
+    shares: str
+    """The name under which it shares; a word like `bandit`."""
+
+    def give(self, round: int) -> Tensors:
+        """What leaves at the end of a round: float32 tensors under words like `counts`."""
+        ...
+
+    def take(self, round: int, merged: Tensors) -> None:
+        """What came of the last round in which anybody gave something; empty before."""
+        ...
 
 
 class Filter(Protocol):
@@ -147,12 +242,23 @@ class Filter(Protocol):
 class Learner(Protocol):
     """Fits an adapter to trajectories, starting from the broadcast one, with a fresh optimiser.
 
-    Tensors in `start.frozen` come back as they were. One that can train the adapters of several clients at the same time has
-    `at_once`, how many it wants, and `learn_together(lessons)`, with what `learn` would return for each.
+    Tensors in `start.frozen` come back as they were.
     """
 
     def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Learned | None:
         """The adapter and its metrics, or None to abstain: the client then sends no update."""
+        ...
+
+
+@runtime_checkable
+class LearnsTogether(Learner, Protocol):
+    """A learner that can train the adapters of several clients at the same time."""
+
+    at_once: int
+    """How many it wants."""
+
+    def learn_together(self, lessons: Sequence[Lesson]) -> Sequence[Learned | None]:
+        """What `learn` would return for each."""
         ...
 
 
@@ -186,8 +292,7 @@ class Aggregator(Protocol):
 class Engine(Protocol):
     """Carries tasks to clients and their answers back. Knows nothing of rounds.
 
-    It may also have `close()`, which is called when the run ends, and `present()`, the clients that can be reached now;
-    without it all of them always can.
+    One whose clients all live in this process says so with `in_process = True`.
     """
 
     clients: tuple[str, ...]
@@ -198,6 +303,22 @@ class Engine(Protocol):
 
     def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
         """The answers that have arrived since the last call; waits for one, at most about so many seconds."""
+        ...
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """An engine that has something to close when the run ends."""
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class KnowsWhoIsThere(Protocol):
+    """An engine some of whose clients may be out of reach; those of any other always can be reached."""
+
+    def present(self) -> Sequence[str]:
+        """The clients that can be reached now."""
         ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, get_args
@@ -15,6 +15,9 @@ Vector = npt.NDArray[np.float32]
 Tensors = Mapping[str, Vector]
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
 """Names and shapes of an adapter's tensors in sorted name order: the header of a packed adapter."""
+
+Shared = Mapping[str, Tensors]
+"""Numbers that plug-ins share through the server, by the name under which they share them."""
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -64,6 +67,8 @@ class Step:
     valid: bool
     learned: bool = True
     """Whether the reply's tokens are in the train mask."""
+    reward: float = 0.0
+    """What the world gave for the action by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,14 @@ class Trajectory:
     detail: str = ""
     rules: str = ""
     """What the agent was told before the first observation."""
+    category: str = ""
+    """Of the task."""
+    rewards: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """What judges gave it, by their names. The outcome and the score are the world's, whatever stands here."""
+
+    @property
+    def reward(self) -> float:
+        return sum(self.rewards.values())
 
     @property
     def invalid_actions(self) -> int:
@@ -98,6 +111,42 @@ class Trajectory:
     @property
     def agent_tokens(self) -> int:
         return sum(self.train_mask)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the replies of one conversation are drawn. Temperature 0 takes the likeliest token."""
+
+    key: int
+    temperature: float
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One attempt that somebody wants played."""
+
+    client: str
+    world: str
+    make_world: Callable[[], Any]
+    task: Task
+    purpose: Purpose
+    round: int
+    attempt: int
+    sampling: Sampling
+
+
+class Attempt(NamedTuple):
+    """What is remembered of every exploration, also of a failed one: no words, no tokens."""
+
+    round: int
+    world: str
+    task: str
+    category: str
+    attempt: int
+    outcome: Outcome
+    score: float
+    reward: float
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -153,6 +202,8 @@ class RoundTask:
     """Evaluate only this world of the client; empty: all of them."""
     seconds: float | None = None
     """Time the client has from now on; None: as long as it takes. A later answer is not used."""
+    shared: Shared = field(default_factory=dict)
+    """What plug-ins of the clients have told each other by way of the server."""
 
     @property
     def name(self) -> str:
@@ -209,9 +260,15 @@ class ClientUpdate:
     """Name of the task that this answers."""
     encoded: Encoded | None = None
     """`vector` in the form that leaves the site; what the server makes of it is `vector`, bit for bit."""
+    shared: Shared = field(default_factory=dict)
+    """What plug-ins of this client tell those of the others."""
+    probes: Mapping[str, tuple[WorldScore, ...]] = field(default_factory=dict)
+    """What further probes measured, by their names."""
 
     def __post_init__(self) -> None:
-        names = [*self.counts, *self.metrics, *(kind for score in self.scores for kind in score.errors)]
+        scores = [*self.scores, *(score for probed in self.probes.values() for score in probed)]
+        names = [*self.counts, *self.metrics, *(kind for score in scores for kind in score.errors)]
+        names += [*self.probes, *self.shared, *(name for given in self.shared.values() for name in given)]
         for name in names:
             # A name in code, never a sentence of a conversation.
             if not (name.isidentifier() and len(name) <= 64):
@@ -219,6 +276,33 @@ class ClientUpdate:
         for value in [*self.counts.values(), *self.metrics.values()]:
             if not isinstance(value, (int, float)):
                 raise TypeError(f"an update may carry numbers only, not {type(value).__name__}")
+
+
+@dataclass(frozen=True)
+class Play:
+    """A client asks for episodes, played with an adapter. The answer is their trajectories, in the same order."""
+
+    adapter: Adapter
+    episodes: Sequence[Episode]
+
+
+@dataclass(frozen=True)
+class Teach:
+    """A client asks to learn. The answer is what came of it, or None.
+
+    The lesson is made when its turn comes and there is still time; until then nothing of the round is remembered. There is
+    none without experience.
+    """
+
+    lesson: Callable[[], Lesson | None]
+
+
+Work = Generator[Play | Teach, Any, ClientUpdate]
+"""A client's task under way: what it asks for, what it is answered, and the update in the end."""
+Played = Generator[Play, list[Trajectory], list[Trajectory]]
+"""Trajectories, on the way to which further episodes may be asked for."""
+Planned = Generator[Play, list[Trajectory], list[Episode]]
+"""Episodes, likewise."""
 
 
 @dataclass(frozen=True, slots=True)

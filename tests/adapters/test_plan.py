@@ -1,16 +1,12 @@
-"""Which tensors are trained, sent and kept; and where a client keeps them."""
+"""Which tensors are trained, sent and kept."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedse.adapters.personal import first_pair
 from fedse.adapters.plan import PERSONAL, RESIDUAL, TensorPlan, frozen, in_part, part, plan_of, private, sent
-from fedse.adapters.private import PrivatePart
-from fedse.errors import BadInput
+from fedse.clients.personal import first_pair
 from fedse.types import Adapter
 
 A, B, ALONE = "x.lora_A.weight", "x.lora_B.weight", "table"
@@ -46,32 +42,6 @@ def test_a_module_of_the_base_may_be_called_anything() -> None:
 
 def test_an_aggregator_that_says_nothing_asks_for_everything() -> None:
     assert plan_of(object()) == TensorPlan("AB", "AB")
-
-
-def test_private_tensors_of_a_round_are_those_of_the_rounds_before_it(tmp_path: Path) -> None:
-    part = PrivatePart(tmp_path / "private")
-    assert part.before(1) == {}
-    for number in (1, 2, 4):
-        part.keep(number, Adapter({B: np.full((2, 1), number, dtype=np.float32)}))
-    found = {number: part.before(number) for number in (1, 2, 3, 4, 5, 12)}
-    assert found[1] == {}
-    assert [float(found[number][B][0, 0]) for number in (2, 3, 4, 5, 12)] == [1, 2, 2, 4, 4]
-    part.keep(4, Adapter({B: np.full((2, 1), 9, dtype=np.float32)}))
-    assert float(part.before(5)[B][0, 0]) == 9
-
-
-def test_a_client_with_nothing_private_has_no_folder(tmp_path: Path) -> None:
-    PrivatePart(tmp_path / "private").keep(1, Adapter({}))
-    assert not (tmp_path / "private").exists()
-
-
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    part = PrivatePart(tmp_path)
-    part.keep(3, Adapter({B: np.zeros((2, 1), dtype=np.float32)}))
-    file = tmp_path / "0003.safetensors"
-    file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(BadInput, match=r"0003\.safetensors are damaged"):
-        part.before(4)
 
 
 def test_a_personal_pair_begins_as_nothing_and_is_each_clients_own() -> None:

@@ -257,7 +257,7 @@ def test_a_worker_does_only_what_its_own_file_says(kit: Path) -> None:
     said: list[str] = []
     worker = Worker(load_site(kit / "site.yaml"), said.append)
     for wrong in ({"terms": "other"}, {"run": "other"}, {"client": "west"}):
-        assert worker.answer(task_of(kit, **wrong)).header == {"format": 1, "failure": "OtherTerms"}
+        assert worker.answer(task_of(kit, **wrong)).header == {"format": 2, "failure": "OtherTerms"}
     assert not (kit / "data/small/clients/east/ledger.jsonl").exists()
     assert "use the same file" in said[0]
 
@@ -274,15 +274,15 @@ assert not [name for name in sys.modules if name.startswith(heavy)]
 def test_a_repeated_message_adds_nothing_and_is_in_the_ledger_again(kit: Path) -> None:
     worker = Worker(load_site(kit / "site.yaml"), lambda _: None)
     first = worker.answer(task_of(kit))
-    remembered = len(worker._client.buffer)
+    remembered = len(worker._client.experience.buffer)
     again = worker.answer(task_of(kit))
     assert first.header == again.header and first.array is not None and again.array is not None
-    assert first.array.tobytes() == again.array.tobytes() and len(worker._client.buffer) == remembered > 0
+    assert first.array.tobytes() == again.array.tobytes() and len(worker._client.experience.buffer) == remembered > 0
     # After a restart the round is done anew, with the same result.
     anew = Worker(load_site(kit / "site.yaml"), lambda _: None)
     third = anew.answer(task_of(kit))
     assert third.array is not None and third.array.tobytes() == first.array.tobytes()
-    assert len(anew._client.buffer) == remembered
+    assert len(anew._client.experience.buffer) == remembered
     ledger = (kit / "data/small/clients/east/ledger.jsonl").read_text()
     assert ledger.count('"field": "vector"') == 3
 
@@ -292,5 +292,5 @@ def test_the_sites_own_cap_holds(kit: Path) -> None:
         file.write("max_megabytes: 0.0001\n")
     said: list[str] = []
     worker = Worker(load_site(kit / "site.yaml"), said.append)
-    assert worker.answer(task_of(kit)).header == {"format": 1, "failure": "TooMuchLeaves"}
+    assert worker.answer(task_of(kit)).header == {"format": 2, "failure": "TooMuchLeaves"}
     assert "more than sending.max_megabytes = 0.0001 allows" in said[-1]

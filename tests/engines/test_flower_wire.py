@@ -17,6 +17,7 @@ from fedse.engines.flower.grid import MOST_LOSSES, GridEngine
 from fedse.engines.flower.introduced import Introduced
 from fedse.engines.flower.whole_replies import AT_ONCE, TURNS, WholeReplies
 from fedse.engines.flower.wire import (
+    FORMAT,
     Parcel,
     from_bytes,
     from_records,
@@ -101,7 +102,7 @@ def test_only_the_class_of_an_error_crosses() -> None:
         raise KeyError(SECRET)
 
     for parcel in carried(answer_to(pack_task(task(), "site", "run", "terms"), broken)):
-        assert parcel.header == {"format": 1, "failure": "KeyError"}
+        assert parcel.header == {"format": FORMAT, "failure": "KeyError"}
 
 
 def test_an_answer_cannot_say_whose_it_is_nor_to_what() -> None:
@@ -190,7 +191,7 @@ def test_without_keys_nodes_are_asked_for_their_names_once_and_the_latest_of_a_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("fedse.engines.flower.grid.LOOK_AGAIN", 0.0)
-    name = Parcel({"format": 1, "site": "site"})
+    name = Parcel({"format": FORMAT, "site": "site"})
     grid = Grid(name, None, 5, name, pack_answer(update()))
     grid.nodes["site"].name = ""
     carrier = engine(grid, introduced=True)

@@ -15,6 +15,7 @@ import fedse
 from fedse.adapters.packing import pack
 from fedse.engines import local
 from fedse.experiment import Experiment, assemble, build_parts
+from fedse.probes.evaluation import evaluation_of
 from fedse.runs.folder import RunFolder
 from fedse.types import RoundTask, Trajectory
 from fedse.worlds.world import World
@@ -37,7 +38,8 @@ def test_clients_with_different_adapters_play_with_their_own_and_alike_ones_shar
     updates = [federation.engine.poll()[0] for _ in tasks]
     assert [update.client for update in updates] == ["east", "north", "west"]
     played = {
-        client.name: {trajectory.adapter for trajectory in client.journal.read("0001")} for client in federation.clients
+        client.name: {trajectory.adapter for trajectory in client.experience.journal.read("0001")}
+        for client in federation.clients
     }
     assert played["east"] == played["west"] != played["north"]
     assert all(len(digests) == 1 for digests in played.values())
@@ -142,10 +144,28 @@ def _batches(run: Path) -> list[int]:
     return [event["episodes"] for event in events if event["event"] == "episodes_played"]
 
 
-def test_groups_are_as_large_as_allowed_and_never_empty() -> None:
-    plans: dict[str, Any] = {"a": [0] * 3, "b": [0] * 2, "c": [0], "d": [0] * 9, "e": []}
-    assert list(local.groups(plans, 5)) == [["a", "b"], ["c"], ["d"], ["e"]]
-    assert list(local.groups(plans, 100)) == [["a", "b", "c", "d", "e"]]
+@pytest.mark.parametrize(
+    ("most", "groups"), [(5, [["a", "b"], ["c"], ["d"], ["e"]]), (100, [["a", "b", "c", "d", "e"]])]
+)
+def test_groups_are_as_large_as_allowed_and_never_empty(
+    most: int, groups: list[list[str]], table_experiment: Callable[..., Experiment], tmp_path: Path, monkeypatch: Any
+) -> None:
+    tasks = {"a": 3, "b": 2, "c": 1, "d": 9, "e": 4}
+    site = {"worlds": [{"name": "maze", "mode": "original"}]}
+    experiment = table_experiment(clients=dict.fromkeys(tasks, site))
+    run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
+    federation = assemble(experiment, build_parts(experiment), run)
+    assert isinstance(federation.engine, local.LocalEngine)
+    monkeypatch.setattr(local, "WAVES", most / federation.engine.policy.slots)
+    for client in federation.clients:
+        evaluation = evaluation_of(client.probes)
+        evaluation.options = evaluation.options.model_copy(update={"tasks": tasks[client.name]})
+    adapter = federation.initial_adapter()
+    task = RoundTask(1, "evaluate", pack(adapter), adapter.layout, adapter.config)
+    federation.engine.send(dict.fromkeys(tasks, task))
+    assert sum(federation.engine.poll()[0].scores[0].episodes for _ in tasks) == sum(tasks.values())
+    events = [json.loads(line) for line in (run.path / "events.jsonl").read_text().splitlines()]
+    assert [list(event["clients"]) for event in events if event["event"] == "episodes_planned"] == groups
 
 
 class Counter:

@@ -140,6 +140,7 @@ def test_a_buffer_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> N
         ids = np.asarray(item.token_ids, dtype="<i4").tobytes()
         old = (hashlib.sha256(ids).hexdigest(), item.task)
         connection.execute("UPDATE trajectories SET content = ? WHERE task = ?", old)
+    connection.execute("DROP TABLE attempts")
     connection.execute("PRAGMA user_version=1")
     connection.commit()
     connection.close()

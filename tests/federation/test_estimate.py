@@ -35,7 +35,7 @@ def test_an_estimate_grows_with_the_run_and_is_near_its_disk_use(
     )
     assert 0 < short.seconds < longer.seconds
     assert short.episodes < longer.episodes
-    assert all(len(client.buffer) == 0 for client in federation.clients)
+    assert all(len(client.experience.buffer) == 0 for client in federation.clients)
     used = RunFolder.existing(fedse.run(experiment, tmp_path).folder).size()
     assert used / 4 < short.bytes < used * 4
 

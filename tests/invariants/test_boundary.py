@@ -63,7 +63,7 @@ def test_updates_hold_no_text_of_a_trajectory(secret_experiment: Experiment, tmp
     engine.send({"clinic": RoundTask(1, "train", pack(adapter), adapter.layout, adapter.config)})
     update = engine.poll()[0]
     assert update.vector is not None and update.counts["errors"] > 0
-    kept = [step.observation for item in federation.clients[0].buffer.read() for step in item.steps]
+    kept = [step.observation for item in federation.clients[0].experience.buffer.read() for step in item.steps]
     assert any(SECRET in observation for observation in kept)
     known = {"clinic", "SecretMaze", f"{__name__}:SecretMaze", "validation", "RuntimeError", "table", ""}
     known |= {"train-0001", "float32"}

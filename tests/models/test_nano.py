@@ -75,9 +75,8 @@ def test_it_speaks_the_form_of_replies(nano: Any, demo: Any) -> None:
     from functools import partial
 
     from fedse.policies.transformer import TransformerPolicy
-    from fedse.protocols import Sampling
-    from fedse.rollouts.player import Episode, Player
-    from fedse.types import Purpose
+    from fedse.rollouts.player import Player
+    from fedse.types import Episode, Purpose, Sampling
 
     policy = TransformerPolicy(nano, slots=32, reply_tokens=48)
     adapter = nano.initial_adapter(0)

@@ -20,9 +20,8 @@ from fedse.learners.imitation import Imitation
 from fedse.models.huggingface import HuggingFace
 from fedse.models.tiny import Tiny
 from fedse.policies.transformer import TransformerPolicy
-from fedse.protocols import Sampling
 from fedse.rollouts.demonstrations import demonstrate
-from fedse.types import Adapter, Trajectory
+from fedse.types import Adapter, Sampling, Trajectory
 from fedse.worlds.maze import Maze
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

@@ -28,11 +28,11 @@ from fedse.models.chat import ByteChat
 from fedse.models.served import Served
 from fedse.policies import rate_limit
 from fedse.policies.api import ApiPolicy
-from fedse.protocols import Reply, Sampling
+from fedse.protocols import Reply
 from fedse.rollouts.demonstrations import demonstrate
-from fedse.rollouts.player import Episode, Player
+from fedse.rollouts.player import Player
 from fedse.runs.folder import RunFolder
-from fedse.types import Adapter, Outcome, Purpose, Task
+from fedse.types import Adapter, Episode, Outcome, Purpose, Sampling, Task
 from fedse.worlds.maze import Maze
 
 pytest.importorskip("openai")

@@ -14,10 +14,9 @@ from fedse.policies.graphed import GraphedDecoder, _signed, _uniform
 from fedse.policies.network_forward import NetworkForward
 from fedse.policies.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
-from fedse.protocols import Sampling
-from fedse.rollouts.player import Episode, Player
+from fedse.rollouts.player import Player
 from fedse.seeds import generator, stream, uniform
-from fedse.types import Adapter, Purpose, Trajectory
+from fedse.types import Adapter, Episode, Purpose, Sampling, Trajectory
 from fedse.worlds.maze import Maze
 
 

@@ -14,10 +14,9 @@ from fedse.errors import BadInput, RunConflict
 from fedse.experiment import Experiment
 from fedse.plugins import resolve
 from fedse.policies.transformer import TransformerPolicy
-from fedse.protocols import Sampling
-from fedse.rollouts.player import Episode, Player
+from fedse.rollouts.player import Player
 from fedse.seeds import stream
-from fedse.types import LegalActions, Outcome, Purpose, Trajectory
+from fedse.types import Episode, LegalActions, Outcome, Purpose, Sampling, Trajectory
 from fedse.worlds.maze import Maze
 from fedse.worlds.wordle import Wordle
 

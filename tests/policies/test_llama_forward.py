@@ -16,10 +16,9 @@ from fedse.policies.network_forward import NetworkForward
 from fedse.policies.slot_cache import SlotCache
 from fedse.policies.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
-from fedse.protocols import Sampling
-from fedse.rollouts.player import Episode, Player
+from fedse.rollouts.player import Player
 from fedse.seeds import generator, stream
-from fedse.types import Adapter, Purpose, Trajectory
+from fedse.types import Adapter, Episode, Purpose, Sampling, Trajectory
 from fedse.worlds.maze import Maze
 from small_llamas import NETWORKS, SHAPE, YARN
 

@@ -7,8 +7,7 @@ from fedse.models.chat import ByteChat
 from fedse.models.table import TENSOR, Table
 from fedse.policies.scripted import ScriptedPolicy
 from fedse.policies.table import TablePolicy
-from fedse.protocols import Sampling
-from fedse.types import Adapter
+from fedse.types import Adapter, Sampling
 
 
 def ask(policy: ScriptedPolicy, turn: str, sampling: Sampling) -> str:

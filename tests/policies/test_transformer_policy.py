@@ -11,8 +11,8 @@ from fedse.models.table import Table
 from fedse.policies.slot_cache import SlotCache
 from fedse.policies.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
-from fedse.protocols import Reply, Sampling
-from fedse.types import Adapter
+from fedse.protocols import Reply
+from fedse.types import Adapter, Sampling
 
 
 def converse(policy: TransformerPolicy, chat: Any, turns: list[str], sampling: Sampling) -> list[tuple[int, ...]]:

@@ -17,9 +17,8 @@ from fedse.errors import BadInput
 from fedse.models.chat import ByteChat
 from fedse.models.served import Served
 from fedse.policies.api import ApiPolicy
-from fedse.protocols import Sampling
-from fedse.rollouts.player import Episode, Player
-from fedse.types import Purpose, Task
+from fedse.rollouts.player import Player
+from fedse.types import Episode, Purpose, Sampling, Task
 from fedse.worlds.maze import Maze
 
 for library in ("openai", "torch", "peft", "fastapi", "uvicorn"):

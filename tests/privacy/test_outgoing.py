@@ -14,7 +14,7 @@ import pytest
 import fedse
 from fedse.errors import TooMuchLeaves
 from fedse.experiment import Experiment, assemble, build_parts
-from fedse.privacy.outgoing import ALLOWED
+from fedse.privacy.door import ALLOWED
 from fedse.runs.folder import RunFolder
 from fedse.types import ClientUpdate, RoundTask
 

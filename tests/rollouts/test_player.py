@@ -7,10 +7,9 @@ import pytest
 
 from fedse.models.chat import ByteChat
 from fedse.policies.scripted import ScriptedPolicy
-from fedse.protocols import Sampling
 from fedse.rollouts.demonstrations import Demonstrations, demonstrate
-from fedse.rollouts.player import Episode, Player
-from fedse.types import Outcome, Purpose, Task, Trajectory
+from fedse.rollouts.player import Player
+from fedse.types import Episode, Outcome, Purpose, Sampling, Task, Trajectory
 from fedse.worlds.maze import Maze
 from fedse.worlds.wordle import Wordle
 from fedse.worlds.world import World

@@ -356,8 +356,8 @@ def test_the_file_is_read_once_for_all_clients(table_experiment: Callable[..., E
     run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
     clients = assemble(experiment, parts, run).clients
     for client in clients:
-        client.begin()
-    assert [len(client.buffer) for client in clients] == [1, 1]
+        client.experience.begin()
+    assert [len(client.experience.buffer) for client in clients] == [1, 1]
 
 
 @pytest.mark.parametrize("content", [[7], [record("wordle_1")], "nonsense"])
@@ -399,7 +399,7 @@ def test_a_run_does_not_go_on_with_a_changed_file_before_its_first_round_is_comp
         pass
 
     def stop(federation: Any, parts: Any) -> None:
-        federation.clients[0].begin()
+        federation.clients[0].experience.begin()
         raise Stop
 
     path = written(tmp_path, [record("maze_3")])

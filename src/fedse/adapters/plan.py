@@ -14,8 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fedse.adapters.packing import pack, unpack
-from fedse.types import Adapter, RoundTask, Vector
+import numpy as np
+
+from fedse.adapters.packing import slices
+from fedse.types import Adapter, Layout, RoundTask, Vector
 
 RESIDUAL = "residual"
 PERSONAL = "personal"
@@ -56,12 +58,18 @@ def in_part(name: str, other: str) -> str:
 
 def sent(adapter: Adapter, plan: TensorPlan) -> Adapter:
     """The part of an adapter that an update holds."""
-    return _only(adapter, {name for name in adapter.tensors if not part(name) and _is_in(name, plan.sent)})
+    return _only(adapter, {name for name in adapter.tensors if _is_sent(name, plan)})
 
 
 def part_to_send(task: RoundTask, plan: TensorPlan) -> Vector:
     """The part of the broadcast adapter that an update takes the place of, packed: what a change is counted from."""
-    return pack(sent(unpack(task.vector, task.layout, task.config), plan))
+    pieces = [task.vector[start:stop] for name, _, start, stop in slices(task.layout) if _is_sent(name, plan)]
+    return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.float32)
+
+
+def sent_layout(task: RoundTask, plan: TensorPlan) -> Layout:
+    """Names and shapes of what an update to the task holds."""
+    return tuple((name, shape) for name, shape in task.layout if _is_sent(name, plan))
 
 
 def private(adapter: Adapter, plan: TensorPlan) -> Adapter:
@@ -81,6 +89,10 @@ def frozen(adapter: Adapter, plan: TensorPlan) -> frozenset[str]:
         for name in adapter.tensors
         if part(name) == RESIDUAL or (not part(name) and not _is_in(name, plan.trained))
     )
+
+
+def _is_sent(name: str, plan: TensorPlan) -> bool:
+    return not part(name) and _is_in(name, plan.sent)
 
 
 def _is_in(name: str, factors: str) -> bool:

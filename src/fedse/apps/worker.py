@@ -6,17 +6,27 @@ import hashlib
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 
 from fedse.adapters.plan import plan_of
 from fedse.apps.site_file import Site
-from fedse.engines.flower.wire import Answer, Parcel, from_bytes, pack_answer, read_task, renamed, to_bytes
+from fedse.engines.flower.wire import (
+    Answer,
+    Parcel,
+    from_bytes,
+    pack_answer,
+    pack_task,
+    read_task,
+    renamed,
+    to_bytes,
+)
 from fedse.engines.flower.work import carry_out
 from fedse.engines.local import LocalEngine
 from fedse.errors import FedseError
 from fedse.experiment import build_clients, build_parts
-from fedse.federation.sites import Sites
+from fedse.federation.sites import Household, Sites
 from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers
 from fedse.types import ClientFailure, ClientUpdate, RoundTask
@@ -43,8 +53,7 @@ class Worker:
             terms=site.terms,
             plan=plan_of(parts.aggregator),
             tracker=Trackers([]),
-            here=lambda: (parts.model, parts.policy, [self._client]),
-            elsewhere=self._nowhere,
+            here=lambda: Household(parts.model, parts.policy, parts.learner, [self._client]),
         )
         self._engine = LocalEngine(sites)
         self._last: tuple[str, ClientUpdate] | None = None
@@ -93,17 +102,18 @@ class Worker:
             )
 
     def _carried_out(self, task: RoundTask) -> Answer:
-        key = hashlib.sha256(task.name.encode() + task.vector.tobytes()).hexdigest()
+        key = _key(task)
         if self._last is not None and self._last[0] == key:
-            return self._client.outgoing.repeat(self._last[1])
+            return self._client.door.repeat(self._last[1])
         answer = carry_out(task, self.site.name, self._engine)
         if isinstance(answer, ClientUpdate):
             self._last = key, answer
         return answer
 
-    @staticmethod
-    def _nowhere(name: str) -> LocalEngine:
-        raise NotImplementedError(f"the site of {name} is this process")
+
+def _key(task: RoundTask) -> str:
+    """Of everything in a task but the time that is left, which differs when it is sent again."""
+    return hashlib.sha256(to_bytes(pack_task(replace(task, seconds=None), "", "", ""))).hexdigest()
 
 
 def _in_words(answer: Answer) -> str:

@@ -14,7 +14,7 @@ from fedse.cli.console import make_console
 from fedse.cli.findings import tell
 from fedse.cli.settings import Name, Settings, complaint, read_settings
 from fedse.errors import BadInput
-from fedse.plugins import KNOWN, options_of, resolve
+from fedse.plugins import known, options_of, resolve
 
 app = typer.Typer(help="List the aggregators, or check one.")
 
@@ -37,7 +37,7 @@ def aggregators(context: typer.Context) -> None:
     table = Table(title="Aggregators")
     for heading in ("aggregator", "what it does", "promises", "trained", "sent"):
         table.add_column(heading)
-    for name in KNOWN["aggregator"]:
+    for name in known("aggregator"):
         made = make_aggregator(name, None)
         plan, promised = plan_of(made), sorted(getattr(made, "promises", ()))
         table.add_row(name, (made.__doc__ or "").strip().splitlines()[0], ", ".join(promised), plan.trained, plan.sent)

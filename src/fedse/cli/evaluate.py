@@ -41,7 +41,7 @@ def evaluate(
     console = make_console()
     with Progress(console, number) as progress:
         federation = open_run(run, [progress], settings or [])
-        worlds = sorted({label for client in federation.clients for label in client.worlds})
+        worlds = sorted({label for client in federation.clients for label in client.site.places})
         if world and world not in worlds:
             raise BadInput(f"--world {world}: {nearest(world, worlds)}This run has: {', '.join(worlds)}.")
         if chosen == "test" and federation.experiment.evaluation.test_tasks == 0:

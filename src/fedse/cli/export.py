@@ -82,7 +82,7 @@ def export(
 def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:
     """The shared adapter after a round, or the client's own one in a run that shares none."""
     from fedse.adapters.files import read_adapter
-    from fedse.adapters.own import OwnAdapters
+    from fedse.clients.own import OwnAdapters
     from fedse.errors import BadInput
     from fedse.experiment import stored_experiment
     from fedse.plugins import nearest
@@ -105,12 +105,12 @@ def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:
 
 def _with_private_part(folder: RunFolder, adapter: Adapter, client: str, number: int) -> Adapter:
     """The adapter that a client plays with after a round."""
-    from fedse.adapters.private import PrivatePart
+    from fedse.clients.notebook import Notebook
     from fedse.errors import BadInput
     from fedse.types import Adapter
 
     _known_client(folder, client)
-    own = PrivatePart(folder.client_folder(client) / "private").before(number + 1)
+    own = Notebook(folder.client_folder(client) / "private").before(number + 1).tensors
     if not own:
         raise BadInput(
             f"--client {client}: it keeps nothing private, the adapter belongs to all clients: leave it out."

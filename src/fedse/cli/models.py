@@ -18,7 +18,7 @@ from fedse.cli.console import make_console
 from fedse.errors import BadInput
 from fedse.models.card import ModelCard, Presence
 from fedse.models.pulling import pull
-from fedse.plugins import KNOWN, resolve
+from fedse.plugins import known, resolve
 
 app = typer.Typer(help="List the base models, or fetch one.")
 
@@ -47,7 +47,7 @@ def list_models(
     table.add_column("MB on disk", justify="right")
     table.add_column("licence")
     table.add_column("here?")
-    for name in names or KNOWN["model"]:
+    for name in names or known("model"):
         kind = resolve("model", name)
         what = (kind.__doc__ or "-").strip().splitlines()[0]
         table.add_row(Text(name), Text(what), *_columns(name, getattr(kind, "card", None)))
@@ -82,8 +82,8 @@ def pull_model(
     """Fetch a model, check it and convert it once. A pull that was interrupted is simply started again."""
     card: ModelCard | None = getattr(resolve("model", name), "card", None)
     if card is None or card.source is None or card.folder is None:
-        known = [model for model in KNOWN["model"] if _can_be_pulled(model)]
-        raise BadInput(f"{name}: there is nothing to pull for this model; it can be done for: {', '.join(known)}.")
+        can_be = [model for model in known("model") if _can_be_pulled(model)]
+        raise BadInput(f"{name}: there is nothing to pull for this model; it can be done for: {', '.join(can_be)}.")
     console = make_console()
     began = time.monotonic()
     try:

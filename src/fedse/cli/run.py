@@ -45,7 +45,7 @@ def run(
 
     def announce(federation: Federation, parts: Parts) -> None:
         left = experiment.rounds_to_play - (federation.run.last_round() or 0)
-        if left and experiment.engine.name == "local":
+        if left and experiment.in_process:
             _print_estimate(console, federation, parts, left)
 
     try:

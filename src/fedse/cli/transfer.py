@@ -39,7 +39,7 @@ def transfer(
     from fedse.runs.folder import RunFolder
 
     experiment = stored_experiment(RunFolder.existing(run))
-    if experiment.engine.name != "local":
+    if not experiment.in_process:
         raise BadInput(
             f"the clients of {run} work in other processes (`engine: {experiment.engine.name}`): transfer needs them in "
             "one, `engine: local`."
@@ -158,12 +158,12 @@ def _left_out_table(federation: Federation, made: Sequence[Cell], split: Split) 
     from fedse.federation.transfer import BEGINNING, SHARED, journal_of
 
     name_of_file = f"{split}-{federation.run.last_round() or 0:04d}"
-    holders = {origin.client: client for client in federation.clients for origin in client.origins.values()}
+    holders = {place.origin.client: client for client in federation.clients for place in client.site.places.values()}
     lines = []
     for cell in made:
         name = cell.name.removeprefix("without_")
         holder = holders[name]
-        own = {label: origin.label for label, origin in holder.origins.items() if origin.client == name}
+        own = {label: place.origin.label for label, place in holder.site.places.items() if place.origin.client == name}
         first = _played(journal_of(holder, BEGINNING).read(name_of_file), own)
         shared = _played(journal_of(holder, SHARED).read(name_of_file), own)
         alone = Journal(cell.folder / "clients" / name / "episodes").read(name_of_file)

@@ -13,7 +13,7 @@ from fedse.cli.console import make_console
 from fedse.cli.findings import tell
 from fedse.cli.settings import Name, Settings, complaint, read_settings
 from fedse.errors import BadInput, MissingExtra
-from fedse.plugins import KNOWN, resolve
+from fedse.plugins import known, resolve
 from fedse.types import SPLITS
 from fedse.worlds.check import check
 from fedse.worlds.reference import ceiling, floor
@@ -57,7 +57,7 @@ def worlds(context: typer.Context) -> None:
     for heading in ("turns", "floor", "ceiling", "steps/s"):
         table.add_column(heading, justify="right")
     with console.status("Measuring floors, ceilings and speeds"):
-        for name in sorted(KNOWN["world"]):
+        for name in sorted(known("world")):
             try:
                 kind = resolve("world", name)
                 if needed := [key for key, field in kind.Options.model_fields.items() if field.is_required()]:

@@ -1,8 +1,7 @@
-"""One process, one shared base model: the episodes of all clients are one batch, then clients learn, in turn or, where the
-learner can, several at once.
+"""One process, one shared base model: what clients ask for is done for many of them at once.
 
-Clients that keep something private have adapters of their own; then there is one batch for each adapter. Very many clients
-are taken in groups, so that memory holds the episodes of one group only.
+Episodes of clients that play with the same adapter are one batch; lessons are given in turn or, where the learner can,
+several at once. Very many clients are taken in groups, so that memory holds the episodes of one group only.
 """
 
 from __future__ import annotations
@@ -11,23 +10,45 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
 from fedse.errors import TooLate
 from fedse.federation.sites import Sites
 from fedse.plugins import PluginOptions
-from fedse.rollouts.player import Episode, Player
+from fedse.protocols import LearnsTogether
+from fedse.rollouts.player import Player
 from fedse.stopwatch import during
-from fedse.types import Adapter, ClientFailure, ClientUpdate, Learned, Lesson, RoundTask, Trajectory
+from fedse.types import (
+    Adapter,
+    ClientFailure,
+    ClientUpdate,
+    Episode,
+    Learned,
+    Lesson,
+    Play,
+    RoundTask,
+    Teach,
+    Trajectory,
+    Work,
+)
 
 WAVES = 16
 """Episodes of a group for each slot of the policy: so many that the end of a group, with empty slots, matters little."""
 
+Answer = ClientUpdate | ClientFailure
+Served = tuple[str, ClientUpdate | None]
+"""A client and its update, or None when its time was over."""
+
 
 class LocalEngine:
-    """Plays the plans of all clients together. Results equal those of clients that play one after another."""
+    """A scheduler: advances every client to what it asks for next, and serves all of them together.
+
+    Results equal those of clients that work one after another.
+    """
+
+    in_process = True
 
     class Options(PluginOptions):
         operational: ClassVar[frozenset[str]] = frozenset({"processes"})
@@ -36,11 +57,12 @@ class LocalEngine:
         """Worker processes in which worlds take their steps; 0 steps them in this one. The results are the same."""
 
     def __init__(self, sites: Sites, processes: int = 0) -> None:
-        model, self.policy, clients = sites.here()
-        self._clients = {client.name: client for client in clients}
-        self._learner = clients[0].learner
+        household = sites.here()
+        self.policy, self.learner = household.policy, household.learner
+        self._clients = {client.name: client for client in household.clients}
         self.clients = tuple(sorted(self._clients))
         self.tracker = sites.tracker
+        model = household.model
         self.player = Player(self.policy, model.chat, model.context, self._episode_finished, processes)
         self._answers: Iterator[ClientUpdate | ClientFailure] = iter(())
 
@@ -52,78 +74,18 @@ class LocalEngine:
         del seconds  # Nothing happens while nobody waits, so there is nothing to wait for.
         return [next(self._answers)]
 
-    def _work(self, tasks: dict[str, RoundTask], began: float) -> Iterator[ClientUpdate | ClientFailure]:
-        if not tasks:
-            return
-        names = sorted(tasks)
-        with during("world"):
-            plans = {name: self._clients[name].plan(tasks[name]) for name in names}
-        self.tracker.record("episodes_planned", clients={name: len(plans[name]) for name in names})
-        seconds = tasks[names[0]].seconds
-        until = None if seconds is None else began + seconds
-        for group in groups(plans, WAVES * self.policy.slots):
-            yield from self._work_together({name: tasks[name] for name in group}, plans, until)
-
-    def _work_together(
-        self, tasks: Mapping[str, RoundTask], plans: Mapping[str, Sequence[Episode]], until: float | None
-    ) -> Iterator[ClientUpdate | ClientFailure]:
-        names = list(tasks)
-        batches: dict[str, tuple[Adapter, list[Episode]]] = {}
-        for name in names:
-            with during("adapter"):
-                adapter = self._clients[name].adapter(tasks[name])
-                digest = adapter.digest()
-            batches.setdefault(digest, (adapter, []))[1].extend(plans[name])
-        played: dict[str, list[Trajectory]] = {name: [] for name in names}
-        try:
-            for digest, (adapter, episodes) in batches.items():
-                for trajectory in self._play(tasks[names[0]].round, adapter, digest, episodes, until):
-                    played[trajectory.client].append(trajectory)
-        except TooLate:
-            yield from (ClientFailure(name, tasks[name].name, TooLate.__name__) for name in names)
-            return
-        for together in self._learning_together(names, until):
-            if until is not None and time.monotonic() >= until:
-                yield from (ClientFailure(name, tasks[name].name, TooLate.__name__) for name in together)
-                continue
-            yield from self._learn_together({name: tasks[name] for name in together}, played)
-
-    def _learning_together(self, names: Sequence[str], until: float | None) -> Iterator[Sequence[str]]:
-        """In groups of even size. Where time may run out, who learned is not kept waiting for others."""
-        most = getattr(self._learner, "at_once", 1) if until is None else 1
-        number = -(-len(names) // max(1, most))
-        for group in range(number):
-            yield names[group * len(names) // number : (group + 1) * len(names) // number]
-
-    def _learn_together(
-        self, tasks: Mapping[str, RoundTask], played: dict[str, list[Trajectory]]
-    ) -> list[ClientUpdate]:
-        reviewed = []
-        for name, task in tasks.items():
-            self.tracker.record("client_learning", client=name, round=task.round)
-            # Made anew for each client: nothing one client does to its arrays can reach another.
-            with during("adapter"):
-                adapter = self._clients[name].adapter(task)
-            reviewed.append(self._clients[name].review(task, adapter, played.pop(name)))
-        learned = iter(_taught(self._learner, [item.lesson for item in reviewed if item.lesson is not None]))
-        return [
-            self._clients[name].answer(item, None if item.lesson is None else next(learned))
-            for name, item in zip(tasks, reviewed, strict=True)
-        ]
-
-    def _play(
-        self, round: int, adapter: Adapter, digest: str, episodes: Sequence[Episode], until: float | None
-    ) -> list[Trajectory]:
+    def play(self, adapter: Adapter, episodes: Sequence[Episode], until: float | None = None) -> list[Trajectory]:
+        """Trajectories in the order of the episodes. Raises `TooLate` at `until`."""
         if not episodes:
             return []
         with during("adapter"):
             self.policy.load(adapter)
         before = replace(self.policy.usage)
-        played = self.player.play(episodes, digest, until)
+        played = self.player.play(episodes, adapter.digest(), until)
         usage = self.policy.usage
         self.tracker.record(
             "episodes_played",
-            round=round,
+            round=episodes[0].round,
             episodes=len(played),
             prefilled=usage.prefilled - before.prefilled,
             prefilled_without_cache=usage.prefilled_without_cache - before.prefilled_without_cache,
@@ -132,28 +94,128 @@ class LocalEngine:
         )
         return played
 
+    def teach(self, lessons: Sequence[Lesson]) -> Sequence[Learned | None]:
+        """What comes of each lesson."""
+        with during("learning"):
+            if len(lessons) > 1 and isinstance(self.learner, LearnsTogether):
+                return self.learner.learn_together(lessons)
+            return [self.learner.learn(*lesson) for lesson in lessons]
+
+    def _work(self, tasks: dict[str, RoundTask], began: float) -> Iterator[Answer]:
+        group = _Group()
+        for name in sorted(tasks):
+            work = self._clients[name].work(tasks[name])
+            with during("world"):
+                asked = next(work)
+            planned = len(asked.episodes) if isinstance(asked, Play) else 0
+            if group.works and group.planned + planned > WAVES * self.policy.slots:
+                yield from self._serve(group, tasks, began)
+                group = _Group()
+            group.works[name], group.rounds[name] = work, tasks[name].round
+            group.wait(name, asked)
+        yield from self._serve(group, tasks, began)
+
+    def _serve(self, group: _Group, tasks: Mapping[str, RoundTask], began: float) -> Iterator[Answer]:
+        """Until everybody in the group has answered: play what is wanted, and when nobody wants to play, teach."""
+        seconds = next((tasks[name].seconds for name in group.works), None)
+        until = None if seconds is None else began + seconds
+        while group.plays or group.lessons:
+            serve = self._play_together if group.plays else self._teach_together
+            for name, answer in serve(group, until):
+                yield ClientFailure(name, tasks[name].name, TooLate.__name__) if answer is None else answer
+
+    def _play_together(self, group: _Group, until: float | None) -> Iterator[Served]:
+        names = list(group.plays)
+        try:
+            played = self._played(group, until)
+        except TooLate:
+            for name in names:
+                group.give_up(name)
+                yield name, None
+            return
+        for name in names:
+            if (update := group.go_on(name, played.pop(name))) is not None:
+                yield name, update
+
+    def _played(self, group: _Group, until: float | None) -> dict[str, list[Trajectory]]:
+        """What clients wait for: one batch for each adapter."""
+        plays, adapters, group.plays, group.adapters = group.plays, group.adapters, {}, {}
+        self.tracker.record("episodes_planned", clients={name: len(wanted) for name, (_, wanted) in plays.items()})
+        played: dict[str, list[Trajectory]] = {name: [] for name in plays}
+        for digest, adapter in adapters.items():
+            wanted = [episodes for playing, episodes in plays.values() if playing == digest]
+            for trajectory in self.play(adapter, list(chain.from_iterable(wanted)), until):
+                played[trajectory.client].append(trajectory)
+        return played
+
+    def _teach_together(self, group: _Group, until: float | None) -> Iterator[Served]:
+        wanted, group.lessons = group.lessons, {}
+        for together in self._in_lessons(list(wanted), until):
+            if until is not None and time.monotonic() >= until:
+                for name in together:
+                    group.give_up(name)
+                    yield name, None
+                continue
+            learned = self._learned(group, {name: wanted.pop(name) for name in together})
+            for name in together:
+                if (update := group.go_on(name, learned.pop(name))) is not None:
+                    yield name, update
+
+    def _learned(self, group: _Group, wanted: Mapping[str, Teach]) -> dict[str, Learned | None]:
+        """What comes of the lessons of clients whose turn it is."""
+        lessons: dict[str, Lesson | None] = {}
+        for name, teach in wanted.items():
+            self.tracker.record("client_learning", client=name, round=group.rounds[name])
+            lessons[name] = teach.lesson()
+        learned = iter(self.teach([lesson for lesson in lessons.values() if lesson is not None]))
+        return {name: None if lesson is None else next(learned) for name, lesson in lessons.items()}
+
+    def _in_lessons(self, names: Sequence[str], until: float | None) -> Iterator[Sequence[str]]:
+        """In groups of even size. Where time may run out, who learned is not kept waiting for others."""
+        most = self.learner.at_once if until is None and isinstance(self.learner, LearnsTogether) else 1
+        number = -(-len(names) // max(1, most))
+        for group in range(number):
+            yield names[group * len(names) // number : (group + 1) * len(names) // number]
+
     def _episode_finished(self, trajectory: Trajectory) -> None:
         self.tracker.record("episode", client=trajectory.client, purpose=trajectory.purpose, outcome=trajectory.outcome)
 
 
-def _taught(learner: Any, lessons: Sequence[Lesson]) -> Sequence[Learned | None]:
-    if not lessons:
-        return []
-    with during("learning"):
-        if len(lessons) == 1:
-            return [learner.learn(*lessons[0])]
-        together: Sequence[Learned | None] = learner.learn_together(lessons)
-        return together
+class _Group:
+    """Clients that are served together, and what each of them waits for."""
 
+    def __init__(self) -> None:
+        self.works: dict[str, Work] = {}
+        self.rounds: dict[str, int] = {}
+        self.plays: dict[str, tuple[str, Sequence[Episode]]] = {}
+        """Episodes, and the digest of the adapter that plays them."""
+        self.adapters: dict[str, Adapter] = {}
+        """One copy of each, however many clients play with it."""
+        self.lessons: dict[str, Teach] = {}
 
-def groups(plans: Mapping[str, Sequence[Episode]], most: int) -> Iterator[list[str]]:
-    """Names of clients in their order, as many together as have at most so many episodes; at least one."""
-    group: list[str] = []
-    planned = 0
-    for name, episodes in plans.items():
-        if group and planned + len(episodes) > most:
-            yield group
-            group, planned = [], 0
-        group.append(name)
-        planned += len(episodes)
-    yield group
+    @property
+    def planned(self) -> int:
+        return sum(len(episodes) for _, episodes in self.plays.values())
+
+    def wait(self, name: str, asked: Play | Teach) -> None:
+        if isinstance(asked, Teach):
+            self.lessons[name] = asked
+        else:
+            with during("adapter"):
+                digest = asked.adapter.digest()
+            self.adapters.setdefault(digest, asked.adapter)
+            self.plays[name] = digest, asked.episodes
+
+    def go_on(self, name: str, answer: list[Trajectory] | Learned | None) -> ClientUpdate | None:
+        """Give a client what it waits for: its update, or None while it wants something else."""
+        try:
+            self.wait(name, self.works[name].send(answer))
+            return None
+        except StopIteration as finished:
+            del self.works[name]
+            update: ClientUpdate = finished.value
+            return update
+
+    def give_up(self, name: str) -> None:
+        """End a client's work where it is."""
+        self.works.pop(name).close()

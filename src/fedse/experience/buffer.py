@@ -22,10 +22,10 @@ from fedse import atomic
 from fedse.errors import BufferUnusable, CannotWrite
 from fedse.experience.records import from_record, to_record
 from fedse.plugins import PluginOptions
-from fedse.types import Trajectory
+from fedse.types import Attempt, Outcome, Trajectory
 
-SCHEMA = 2
-"""2: `content` is a hash of token ids and train mask; in 1 it was one of the token ids alone."""
+SCHEMA = 3
+"""2: `content` is a hash of token ids and train mask; in 1 it was one of the token ids alone. 3: there are `attempts`."""
 APPLICATION_ID = 0x46534542  # "FSEB": tells a buffer from any other SQLite file
 _MAGIC = b"SQLite format 3\0"
 _TABLES = """
@@ -47,6 +47,22 @@ CREATE TABLE trajectories (
 ) WITHOUT ROWID;
 CREATE INDEX same_content ON trajectories (world, task, content);
 """
+_ATTEMPTS = """
+CREATE TABLE attempts (
+  round INTEGER NOT NULL,
+  world TEXT NOT NULL,
+  task TEXT NOT NULL,
+  category TEXT NOT NULL,
+  attempt INTEGER NOT NULL,
+  outcome TEXT NOT NULL,
+  score REAL NOT NULL,
+  reward REAL NOT NULL,
+  steps INTEGER NOT NULL,
+  PRIMARY KEY (round, world, task, attempt)
+) WITHOUT ROWID;
+"""
+_INCOMPLETE = "attempts_incomplete"
+"""Fact of a buffer that an older fedse began, which kept none."""
 
 
 class BufferOptions(PluginOptions):
@@ -122,7 +138,7 @@ class Buffer:
 
     def _create(self, client: str, fingerprint: str) -> None:
         with self._transaction():
-            for statement in _TABLES.split(";"):
+            for statement in f"{_TABLES}{_ATTEMPTS}".split(";"):
                 self._connection.execute(statement)
             self._connection.executemany(
                 "INSERT INTO facts VALUES (?, ?)", [("client", client), ("fingerprint", fingerprint)]
@@ -139,6 +155,8 @@ class Buffer:
                 f"UPDATE trajectories SET content = ? WHERE ({key}) = (?, ?, ?, ?)",
                 [(_content(token_ids, train_mask), *place) for token_ids, train_mask, *place in rows],
             )
+            self._connection.execute(_ATTEMPTS)
+            self._connection.execute("INSERT INTO facts VALUES (?, '')", (_INCOMPLETE,))
             self._connection.execute(f"PRAGMA user_version={SCHEMA}")
 
     def _belongs(self, facts: Mapping[str, str], client: str, fingerprint: str) -> None:
@@ -174,11 +192,16 @@ class Buffer:
                 self._connection.execute("ROLLBACK")
             raise
 
-    def remember(self, round: int, trajectories: Iterable[Trajectory]) -> int:
-        """Add what a round kept, in one transaction; returns how many were new. Later rounds are forgotten with it."""
+    def remember(self, round: int, trajectories: Iterable[Trajectory], explored: Iterable[Trajectory] = ()) -> int:
+        """Add what a round kept, in one transaction, and note every attempt of it, failed or not; returns how many were
+        new. Later rounds are forgotten with it."""
         added = 0
         with self._explained(), self._transaction():
             self._connection.execute("DELETE FROM trajectories WHERE round >= ?", (round,))
+            self._connection.execute("DELETE FROM attempts WHERE round >= ?", (round,))
+            self._connection.executemany(
+                "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [_attempt(item) for item in explored]
+            )
             # Sorted, so that of two equal ones the same is stored whatever order they come in.
             for trajectory in sorted(trajectories, key=lambda item: (item.world, item.task, item.attempt)):
                 if trajectory.round != round:
@@ -237,6 +260,24 @@ class Buffer:
         chosen.reverse()
         return chosen
 
+    def past(self, round: int) -> BufferedPast:
+        """The attempts of earlier rounds."""
+        return BufferedPast(self, round)
+
+    def attempts(self, before: int, world: str = "") -> list[Attempt]:
+        """Every exploration before a round, oldest first."""
+        with self._explained():
+            if self._connection.execute("SELECT 1 FROM facts WHERE name = ?", (_INCOMPLETE,)).fetchone():
+                raise BufferUnusable(
+                    f"{self.path} was begun by an older fedse, which kept no attempts: what is explored here cannot depend "
+                    "on them. Begin a new run, or use the curriculum 'uniform'."
+                )
+            rows = self._connection.execute(
+                "SELECT * FROM attempts WHERE round < ? AND (? = '' OR world = ?) ORDER BY round, world, task, attempt",
+                (before, world, world),
+            ).fetchall()
+            return [Attempt(*row)._replace(outcome=Outcome(row[5])) for row in rows]
+
     def __len__(self) -> int:
         return int(self._connection.execute("SELECT COUNT(*) FROM trajectories").fetchone()[0])
 
@@ -248,6 +289,20 @@ class Buffer:
         if self._held is not None:
             self._held.close()
             self._held = None
+
+
+class BufferedPast:
+    """What a client knows before a round, read when it is asked for."""
+
+    def __init__(self, buffer: Buffer, round: int) -> None:
+        self._buffer = buffer
+        self._round = round
+
+    def attempts(self, world: str = "") -> list[Attempt]:
+        try:
+            return self._buffer.attempts(self._round, world)
+        finally:
+            self._buffer.close()
 
 
 def read_file(path: Path) -> list[Trajectory]:
@@ -293,6 +348,20 @@ def _columns(trajectory: Trajectory) -> Sequence[Any]:
         trajectory.adapter,
         trajectory.outcome.value,
         trajectory.score,
+    )
+
+
+def _attempt(trajectory: Trajectory) -> Attempt:
+    return Attempt(
+        trajectory.round,
+        trajectory.world,
+        trajectory.task,
+        trajectory.category,
+        trajectory.attempt,
+        trajectory.outcome,
+        trajectory.score,
+        trajectory.reward,
+        len(trajectory.steps),
     )
 
 

@@ -32,7 +32,11 @@ def export(trajectories: Sequence[Trajectory], path: Path) -> int:
             import pyarrow.parquet
         except ImportError as error:
             raise MissingExtra("writing Parquet", "pyarrow", "parquet") from error
-        table = pyarrow.Table.from_pylist([to_record(trajectory) for trajectory in trajectories])
+        records = [to_record(trajectory) for trajectory in trajectories]
+        # Said what it is: from mappings that are all empty no type can be told.
+        rewards = pyarrow.map_(pyarrow.string(), pyarrow.float64())
+        column = pyarrow.array([list(record.pop("rewards").items()) for record in records], rewards)
+        table = pyarrow.Table.from_pylist(records).append_column("rewards", column)
         with atomic.new_file(path) as part:
             pyarrow.parquet.write_table(table, part)
     else:

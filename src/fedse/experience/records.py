@@ -9,9 +9,10 @@ from typing import Any
 from fedse.errors import BadInput
 from fedse.types import Outcome, Purpose, Step, Trajectory
 
-FORMAT = 2
+FORMAT = 3
 """2 added `rules` to a trajectory and `learned` to its steps. A record of format 1 is read as one without rules, all of
-whose replies are learned from, which is how it was made."""
+whose replies are learned from, which is how it was made. 3 added the category and rewards of a trajectory, and the reward
+of a step; older records are read as ones without."""
 
 
 def to_record(trajectory: Trajectory) -> dict[str, Any]:
@@ -38,6 +39,7 @@ def from_record(record: Mapping[str, Any]) -> Trajectory:
     values["steps"] = tuple(Step(**step) for step in values["steps"])
     values["purpose"] = Purpose(values["purpose"])
     values["outcome"] = Outcome(values["outcome"])
+    values["rewards"] = dict(values.get("rewards", {}))
     values["token_ids"] = tuple(values["token_ids"])
     values["train_mask"] = tuple(bool(flag) for flag in values["train_mask"])
     return Trajectory(**values)

@@ -7,11 +7,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedse.clients.client import Client
+from fedse.clients.site import Place
 from fedse.experience.records import to_record
-from fedse.federation.client import Client
-from fedse.protocols import Learner, Model, Policy, Sampling
+from fedse.probes.evaluation import evaluation_of
+from fedse.protocols import KnowsItsSize, Learner, Model, Policy
 from fedse.rollouts.demonstrations import demonstrate
-from fedse.types import Adapter, Trajectory
+from fedse.types import Adapter, Sampling, Trajectory
 from fedse.worlds.world import World
 
 PILOT_EPISODES = 4
@@ -37,16 +39,17 @@ def estimate(
     speed = [_decoding_speed(clients, model, policy) for _ in range(times)][-1]
     seconds, written, episodes = 0.0, adapter.size * 4 * (rounds + 1), 0
     for client in clients:
-        exploration = client.exploration if client.learns else None
+        exploration = client.site.exploration if client.site.learns else None
         explored = exploration.tasks * exploration.attempts * rounds if exploration else 0
-        between = client.evaluation.tasks if client.evaluation.between is None else client.evaluation.between
+        evaluation = evaluation_of(client.probes).options
+        between = evaluation.tasks if evaluation.between is None else evaluation.between
         evaluated = (
-            2 * client.evaluation.tasks
+            2 * evaluation.tasks
             + max(0, rounds - 1) * between
-            + (200 if (test := client.evaluation.test_tasks) is None else test)
+            + (200 if (test := evaluation.test_tasks) is None else test)
         )
-        for label, make_world in client.worlds.items():
-            world = make_world()
+        for label, place in client.site.places.items():
+            world = place.make()
             tasks = world.tasks("train")[:PILOT_EPISODES]
             pilot = [demonstrate(client.name, label, world, task, model.chat, _someone) for task in tasks]
             steps = sum(len(item.steps) for item in pilot)
@@ -57,19 +60,20 @@ def estimate(
             written += int(played * longer * _bytes(pilot) / len(pilot))
             episodes += played
             # Half of the exploration kept, on top of the demonstrations, is learned from in every later round.
-            remembered = rounds * _begins_with(client, label, world) + explored * (rounds + 1) / 4
+            remembered = rounds * _begins_with(client, place, world) + explored * (rounds + 1) / 4
             seconds += remembered * [_learning_time(learner, adapter, pilot) for _ in range(times)][-1]
     return Estimate(seconds, written, episodes)
 
 
-def _begins_with(client: Client, label: str, world: World) -> float:
+def _begins_with(client: Client, place: Place, world: World) -> float:
     """Trajectories of a world in the client's buffer before the first round, as far as they can be told in advance."""
-    begun = client.buffer.rounds().get(0)
-    client.buffer.close()
+    buffer = client.experience.buffer
+    begun = buffer.rounds().get(0)
+    buffer.close()
     if begun is not None:
-        return begun / len(client.worlds)
-    size = getattr(client.start, "size", None)
-    return size(*client.origins[label], world) if size and client.learns else 0
+        return begun / len(client.site.places)
+    start = client.experience.start
+    return start.size(*place.origin, world) if isinstance(start, KnowsItsSize) and client.site.learns else 0
 
 
 def _someone(world: World) -> tuple[str, str]:
@@ -79,7 +83,7 @@ def _someone(world: World) -> tuple[str, str]:
 
 def _decoding_speed(clients: Sequence[Client], model: Model, policy: Policy) -> float:
     """Tokens a second with some conversations open at once."""
-    world = next(iter(clients[0].worlds.values()))()
+    world = next(iter(clients[0].site.places.values())).make()
     observation, _ = world.reset(options={"task": world.tasks("train")[0].id})
     open_now = min(policy.slots, PILOT_CONVERSATIONS)
     began = time.perf_counter()

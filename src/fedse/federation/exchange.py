@@ -12,7 +12,7 @@ from pydantic import Field
 
 from fedse.errors import TooFewClients
 from fedse.plugins import PluginOptions
-from fedse.protocols import Engine, Tracker
+from fedse.protocols import Engine, KnowsWhoIsThere, Tracker
 from fedse.seeds import generator
 from fedse.types import ClientFailure, ClientUpdate, RoundTask
 
@@ -142,5 +142,4 @@ class Exchange:
                 answers.absent[client] = TOO_SLOW
 
     def _reachable(self) -> set[str]:
-        present = getattr(self.engine, "present", None)
-        return set(present() if present else self.engine.clients)
+        return set(self.engine.present() if isinstance(self.engine, KnowsWhoIsThere) else self.engine.clients)

@@ -3,9 +3,7 @@
     broadcast -> evaluate the broadcast adapter -> explore -> judge -> filter -> remember -> learn -> send
     -> check -> aggregate
 
-The middle, from evaluate to send, happens at the clients (`Client.plan`, the player, `Client.review`, the
-learner, `Client.answer`); the engine carries
-the adapter to them and their updates back.
+The middle, from evaluate to send, is `Client.work`; the engine carries the adapter to the clients and their updates back.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from fedse.aggregators.diagnostics import diagnose
 from fedse.errors import NothingTrained
 from fedse.federation.checks import UNCHANGED, CheckOptions, refusal
 from fedse.federation.exchange import Exchange
+from fedse.federation.shared import shared_of, with_shared, without_shared
 from fedse.protocols import Aggregator
 from fedse.stopwatch import during
 from fedse.types import ClientUpdate, RoundReport, RoundTask, ServerState
@@ -57,7 +56,14 @@ def run_round(
                 stored[update.client] = store_update(update, spool)
         return replace(update, vector=None, encoded=None)
 
-    task = RoundTask(number, "train", pack(state.adapter), state.adapter.layout, state.adapter.config)
+    task = RoundTask(
+        number,
+        "train",
+        pack(state.adapter),
+        state.adapter.layout,
+        state.adapter.config,
+        shared=shared_of(state),
+    )
     answers = exchange.ask(exchange.invited(number), task, take)
 
     # Sorted by name, so that the order of arrival cannot change the result.
@@ -68,10 +74,12 @@ def run_round(
     if usable:
         with during("aggregate"):
             diagnostics = diagnose(asked, usable)
-            following, own = aggregator.aggregate(state, usable)
+            following, own = aggregator.aggregate(without_shared(state), usable)
             diagnostics.update(own)
     else:
         following, diagnostics = replace(state, round=number), {}
+    taken = [update for client, update in answers.updates.items() if client not in refused]
+    following = with_shared(following, state.memory, taken)
 
     report = RoundReport(
         round=number,

@@ -17,7 +17,7 @@ from fedse import atomic
 from fedse.adapters.files import read_adapter, write_adapter
 from fedse.adapters.packing import pack
 from fedse.errors import RunConflict, Stopped, TooManyErrors
-from fedse.evaluation.metrics import summarise
+from fedse.evaluation.metrics import row, summarise
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import Exchange, ParticipationOptions
 from fedse.federation.reply_form import mostly_invalid
@@ -207,6 +207,7 @@ def to_json(report: RoundReport) -> Mapping[str, Any]:
             "state": standing(update, update.client in contributed, update.client in report.refused),
             "counts": dict(update.counts),
             "metrics": dict(update.metrics),
+            **({"probes": _rows_of(update)} if update.probes else {}),
             "bytes": report.sent.get(update.client, 0),
         }
         for update in report.updates
@@ -223,6 +224,10 @@ def to_json(report: RoundReport) -> Mapping[str, Any]:
         "diagnostics": dict(report.diagnostics),
         "evaluation": {"adapter_of_round": report.round - 1, **summarise(scores)},
     }
+
+
+def _rows_of(update: ClientUpdate) -> dict[str, Any]:
+    return {name: [row(update.client, score) for score in scores] for name, scores in update.probes.items()}
 
 
 def finite(value: Any) -> Any:

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fedse.adapters.plan import TensorPlan
-from fedse.federation.client import Client
-from fedse.protocols import Engine, Model, Policy, Tracker
+from fedse.clients.client import Client
+from fedse.errors import BadInput
+from fedse.protocols import Engine, Learner, Model, Policy, Tracker
+
+
+@dataclass(frozen=True)
+class Household:
+    """Sites that live in one process, with what they share there."""
+
+    model: Model
+    policy: Policy
+    learner: Learner
+    clients: Sequence[Client]
+
+
+def _nobody(*_: Any) -> Any:
+    raise BadInput("the clients of this run are in other processes or on other machines.")
 
 
 @dataclass(frozen=True)
@@ -22,7 +38,7 @@ class Sites:
     plan: TensorPlan
     """What of the adapter sites send."""
     tracker: Tracker
-    here: Callable[[], tuple[Model, Policy, Sequence[Client]]]
-    """All sites with the model and the policy they share, in this process."""
-    elsewhere: Callable[[str], Engine]
+    here: Callable[[], Household] = _nobody
+    """All sites, in this process."""
+    elsewhere: Callable[[str], Engine] = _nobody
     """An engine with one site only. Can be pickled, so that another process can call it."""

@@ -9,19 +9,31 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from fedse import atomic
 from fedse.adapters.packing import pack
+from fedse.clients.client import Client
+from fedse.errors import BadInput
 from fedse.evaluation.metrics import row, summarise
 from fedse.experience.journal import Journal
-from fedse.federation.client import Client
 from fedse.federation.server import Server
-from fedse.types import Adapter, ClientUpdate, RoundTask, Split
+from fedse.probes.evaluation import evaluation_of
+from fedse.protocols import Engine
+from fedse.types import Adapter, Episode, Learned, Lesson, RoundTask, Split, Trajectory
 
 BEGINNING = "(beginning)"
 SHARED = "(shared)"
 """Rows beside those of the clients. No client can have such a name."""
+
+
+@runtime_checkable
+class PlaysAndTeaches(Protocol):
+    """The engine of a process that holds all clients."""
+
+    def play(self, adapter: Adapter, episodes: Sequence[Episode]) -> list[Trajectory]: ...
+
+    def teach(self, lessons: Sequence[Lesson]) -> Sequence[Learned | None]: ...
 
 
 def transfer(
@@ -42,7 +54,7 @@ def transfer(
         tell(name)
         adapter = make()
         if adapter is not None:
-            found["rows"][name] = _everywhere(server, clients, adapter, number, split, name)
+            found["rows"][name] = _everywhere(server.engine, clients, adapter, number, split, name)
             atomic.write_text(path, json.dumps(found, indent=2) + "\n")
     return found
 
@@ -51,46 +63,38 @@ def _adapters(
     server: Server, clients: Sequence[Client], number: int
 ) -> Iterator[tuple[str, Callable[[], Adapter | None]]]:
     yield BEGINNING, lambda: server.load(0).adapter
-    if all(client.own is None for client in clients):
+    if all(client.adapters.own is None for client in clients):
         yield SHARED, lambda: server.load(number).adapter
     for client in clients:
-        if client.learns:
+        if client.site.learns:
             yield client.name, partial(own_adapter, server, client, number)
 
 
 def own_adapter(server: Server, client: Client, number: int) -> Adapter | None:
     """What a client fitted in the last round; None when it fitted nothing."""
-    if client.own is not None:
-        return client.own.read(number)
+    if client.adapters.own is not None:
+        return client.adapters.own.read(number)
     report = server.run.report(number)
     if report is not None and client.name not in report["clients"]:
         return None  # It was not asked, or did not answer.
-    entered = server.load(number - 1).adapter
-    task = RoundTask(number, "train", pack(entered), entered.layout, entered.config)
-    lesson = client.lesson(number, client.adapter(task))
-    learned = None if lesson is None else client.taught(lesson)
+    lesson = client.experience.lesson(number, client.adapters.completed(server.load(number - 1).adapter, number - 1))
+    if lesson is None:
+        return None
+    (learned,) = _of_one_process(server.engine).teach([lesson])
     return None if learned is None else learned[0]
 
 
 def _everywhere(
-    server: Server, clients: Sequence[Client], adapter: Adapter, number: int, split: Split, title: str
+    engine: Engine, clients: Sequence[Client], adapter: Adapter, number: int, split: Split, title: str
 ) -> Mapping[str, Any]:
-    """Play one adapter at all clients, with journals apart from those of the run."""
-    journals = {client.name: client.journal for client in clients}
-    own = {client.name: client.own for client in clients}
-    try:
-        for client in clients:
-            client.own = None  # Everybody plays what is sent.
-            client.journal = journal_of(client, title)
-        task = RoundTask(number, "evaluate", pack(adapter), adapter.layout, adapter.config, split)
-        server.engine.send(dict.fromkeys(server.engine.clients, task))
-        received: dict[str, ClientUpdate] = {}
-        while len(received) < len(server.engine.clients):
-            received.update({got.client: got for got in server.engine.poll() if isinstance(got, ClientUpdate)})
-    finally:
-        for client in clients:
-            client.own, client.journal = own[client.name], journals[client.name]
-    scores = [(name, score) for name in sorted(received) for score in received[name].scores]
+    """Play one adapter at all clients, with logs apart from those of the run."""
+    task = RoundTask(number, "evaluate", pack(adapter), adapter.layout, adapter.config, split)
+    scores = []
+    for client in sorted(clients, key=lambda client: client.name):
+        evaluation = evaluation_of(client.probes)
+        played = _of_one_process(engine).play(client.adapters.completed(adapter, number), evaluation.plan(task))
+        journal_of(client, title).write(task.name, played)
+        scores += [(client.name, score) for score in evaluation.score(task, played)]
     summary = summarise(scores)
     return {
         "adapter": adapter.digest(),
@@ -100,6 +104,12 @@ def _everywhere(
     }
 
 
+def _of_one_process(engine: Engine) -> PlaysAndTeaches:
+    if not isinstance(engine, PlaysAndTeaches):
+        raise BadInput("transfer needs an engine that holds all clients in this process, such as `engine: local`.")
+    return engine
+
+
 def journal_of(client: Client, name: str) -> Journal:
     """Where the episodes of a row lie."""
-    return Journal(client.journal.folder.parent / "transfer" / name.strip("()"))
+    return Journal(client.site.folder / "transfer" / name.strip("()"))

@@ -17,9 +17,9 @@ from pydantic import Field
 from fedse.errors import BadInput, ServerFailed, SwapFailed
 from fedse.models.served import Served
 from fedse.policies.chat_server import ChatServer, Completion, ServerOptions
-from fedse.protocols import Reply, Sampling, Usage
+from fedse.protocols import Reply, Usage
 from fedse.seeds import stream
-from fedse.types import Adapter
+from fedse.types import Adapter, Sampling
 
 _LOOK_UP = 0.5
 """Seconds after which whoever waits for replies looks whether the run was interrupted."""

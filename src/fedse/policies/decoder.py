@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fedse.policies.legal_reply import LegalReply
-from fedse.protocols import Sampling
+from fedse.types import Sampling
 
 if TYPE_CHECKING:
     import torch

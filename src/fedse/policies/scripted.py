@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from fedse.protocols import Chat, Reply, Sampling, Usage
+from fedse.protocols import Chat, Reply, Usage
 from fedse.seeds import uniform
-from fedse.types import Adapter
+from fedse.types import Adapter, Sampling
 
 Script = Callable[[str, float], str]
 """The text of the last turn and a uniform draw -> the reply."""

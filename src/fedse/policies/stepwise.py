@@ -17,9 +17,9 @@ import torch
 from fedse.policies.decoder import Due
 from fedse.policies.legal_reply import Choice, LegalReply
 from fedse.policies.slot_cache import SlotCache
-from fedse.protocols import Sampling
 from fedse.seeds import uniform
 from fedse.stopwatch import during
+from fedse.types import Sampling
 
 _NEW_TEXT = {"cpu": (2, 48), "other": (8, 32)}
 """Rows and tokens of a pass. In the demo two or three conversations get new text between two steps of decoding, some 30

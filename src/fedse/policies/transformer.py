@@ -13,9 +13,9 @@ from fedse.plugins import PluginOptions
 from fedse.policies.decoder import Decoder, Due
 from fedse.policies.legal_reply import LegalReply
 from fedse.policies.spelling import Spelling
-from fedse.protocols import Reply, Sampling, Usage
+from fedse.protocols import Reply, Usage
 from fedse.stopwatch import during
-from fedse.types import Adapter, LegalActions
+from fedse.types import Adapter, LegalActions, Sampling
 
 if TYPE_CHECKING:
     from fedse.models.causal_lm import CausalLM

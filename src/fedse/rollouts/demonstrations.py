@@ -20,6 +20,8 @@ from fedse.worlds.world import World
 class NoDemonstrations:
     """Begin with an empty buffer: whatever is learned comes from the agent's own successes."""
 
+    empty = True
+
     def trajectories(self, client: str, label: str, world: World, chat: Chat, seed: int) -> list[Trajectory]:
         del client, label, world, chat, seed
         return []
@@ -70,8 +72,9 @@ def demonstrate(
     steps: list[Step] = []
     while True:
         thought, action = choose(world)
-        following, _, terminated, truncated, info = world.step(action)
-        steps.append(Step(observation, compose(thought, action), thought, action, bool(info["valid"])))
+        following, reward, terminated, truncated, info = world.step(action)
+        said = compose(thought, action)
+        steps.append(Step(observation, said, thought, action, bool(info["valid"]), reward=float(reward)))
         observation = following
         if terminated or truncated:
             break
@@ -85,6 +88,7 @@ def demonstrate(
         chat,
         outcome=Outcome.SUCCESS if info["success"] else Outcome.FAILURE,
         score=float(info["score"]),
+        category=task.category,
     )
 
 
@@ -100,6 +104,7 @@ def demonstration(
     outcome: Outcome = Outcome.SUCCESS,
     score: float = 1.0,
     attempt: int = 0,
+    category: str = "",
 ) -> Trajectory:
     """An episode that the agent did not play itself, tokenised as if it had."""
     with during("text"):
@@ -124,4 +129,5 @@ def demonstration(
         token_ids=tuple(ids),
         train_mask=tuple(mask),
         rules=rules,
+        category=category,
     )

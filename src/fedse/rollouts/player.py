@@ -10,26 +10,11 @@ from functools import cache
 from typing import Any
 
 from fedse.errors import BadInput, TooLate
-from fedse.protocols import Chat, Policy, Reply, Sampling
+from fedse.protocols import Chat, Policy, Reply, Restricts
 from fedse.rollouts.replies import ParsedReply, parse
 from fedse.rollouts.stepping import Answer, MakeWorld, legal_actions, worlds_in
 from fedse.stopwatch import during
-from fedse.types import Outcome, Purpose, Step, Task, Trajectory
-from fedse.worlds.world import World
-
-
-@dataclass(frozen=True)
-class Episode:
-    """One attempt that somebody wants played."""
-
-    client: str
-    world: str
-    make_world: Callable[[], World]
-    task: Task
-    purpose: Purpose
-    round: int
-    attempt: int
-    sampling: Sampling
+from fedse.types import Episode, Outcome, Step, Trajectory
 
 
 @dataclass
@@ -64,8 +49,8 @@ class Player:
         self.chat = chat
         self.context = context
         self._finished = finished
-        self._restricts = getattr(policy, "asks_for_actions", False)
-        self._worlds = worlds_in(processes, listing=self._restricts)
+        self._restricts = policy if isinstance(policy, Restricts) and policy.asks_for_actions else None
+        self._worlds = worlds_in(processes, listing=self._restricts is not None)
         self._opening = cache(chat.opening)
         self._idle: dict[Any, list[int]] = {}
         self._made = 0
@@ -152,10 +137,10 @@ class Player:
 
     def _extend(self, slot: int, turn: Sequence[int], world: str, answer: Answer) -> None:
         self.policy.extend(slot, turn)
-        if self._restricts:
+        if self._restricts is not None:
             if answer.actions is None:
                 raise _unlisted(world)
-            self.policy.restrict(slot, answer.actions)  # type: ignore[attr-defined]
+            self._restricts.restrict(slot, answer.actions)
 
     def _answer(self, play: _Open, reply: Reply, text: str, parsed: ParsedReply, answer: Answer) -> bool:
         """Take what the world said to the reply; whether the episode is over."""
@@ -165,7 +150,9 @@ class Player:
         if answer.error:
             self._end(play.number, play.episode, play.rules, play.steps, answer, Outcome.ERROR, play.ids, play.mask)
             return True
-        play.steps.append(Step(play.observation, text, parsed.thought, parsed.action, answer.valid))
+        play.steps.append(
+            Step(play.observation, text, parsed.thought, parsed.action, answer.valid, reward=answer.reward)
+        )
         with during("text"):
             turn = [*([] if reply.ended else self.chat.reply("")), *self.chat.turn(answer.observation)]
         if not answer.over and len(play.ids) + len(turn) < self.context:
@@ -227,6 +214,7 @@ class Player:
             error=answer.error,
             detail=answer.detail,
             rules=rules,
+            category=episode.task.category,
         )
         self._done[number] = trajectory
         self._finished(trajectory)
@@ -234,14 +222,14 @@ class Player:
 
 def check_actions(policy: Policy, worlds: Iterable[tuple[str, MakeWorld]]) -> None:
     """Find out before anything is played whether worlds list their actions and replies can hold them, if the policy asks."""
-    if getattr(policy, "asks_for_actions", False):
+    if isinstance(policy, Restricts) and policy.asks_for_actions:
         for label, make_world in worlds:
             world = make_world()
             world.reset(options={"task": world.tasks("train")[0].id})
             actions = legal_actions(world)
             if actions is None:
                 raise _unlisted(label)
-            policy.require_room(actions)  # type: ignore[attr-defined]
+            policy.require_room(actions)
 
 
 def _unlisted(world: str) -> BadInput:

@@ -31,6 +31,8 @@ class Answer:
     valid: bool = True
     success: bool = False
     score: float = 0.0
+    reward: float = 0.0
+    """What the world gave for this action by itself."""
     error: str = ""
     detail: str = ""
     actions: LegalActions | None = None
@@ -78,7 +80,7 @@ class WorldsHere:
 
     def _step(self, number: int, action: str) -> Answer:
         world = self._worlds[number]
-        observation, _, terminated, truncated, info = world.step(action)
+        observation, reward, terminated, truncated, info = world.step(action)
         over = terminated or truncated
         return Answer(
             observation,
@@ -86,6 +88,7 @@ class WorldsHere:
             valid=bool(info["valid"]),
             success=over and bool(info["success"]),
             score=float(info["score"]) if over else 0.0,
+            reward=float(reward),
             actions=self._actions(world, over),
         )
 

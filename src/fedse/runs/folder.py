@@ -42,8 +42,11 @@ class RunFolder:
         return folder
 
     @classmethod
-    def create(cls, path: Path, experiment: str, digest: str, start: str = "") -> RunFolder:
-        """Begin a run, or come back to the one that is there. `start` is a hash of the files that buffers begin with."""
+    def create(
+        cls, path: Path, experiment: str, digest: str, start: str = "", worlds: Mapping[str, str] | None = None
+    ) -> RunFolder:
+        """Begin a run, or come back to the one that is there. `start` is a hash of the files that buffers begin with,
+        `worlds` says which version of each world it is made with."""
         folder = cls(path)
         if not (path / "manifest.json").exists():
             with atomic.explained(path):
@@ -52,7 +55,14 @@ class RunFolder:
                 raise RunConflict(f"{path} is not empty and not a run (it holds {leftover[0]}): choose another folder.")
             atomic.write_text(path / "experiment.yaml", experiment)
             folder._write_manifest(
-                {"format": FORMAT, "fedse": __version__, "experiment": digest, "start": start, "rounds": {}}
+                {
+                    "format": FORMAT,
+                    "fedse": __version__,
+                    "experiment": digest,
+                    "start": start,
+                    "worlds": dict(worlds or {}),
+                    "rounds": {},
+                }
             )
         return cls.existing(path)
 

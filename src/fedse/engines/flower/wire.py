@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from fedse.adapters.plan import TensorPlan, part_to_send
 from fedse.adapters.rounding import decode
-from fedse.types import ClientFailure, ClientUpdate, Encoded, Layout, RoundTask, WorldScore
+from fedse.types import ClientFailure, ClientUpdate, Encoded, Layout, RoundTask, Shared, WorldScore
 
-FORMAT = 1
+FORMAT = 2
+"""2: what plug-ins share, and what further probes measured."""
 SITE = "site"
 """Key of a node's configuration, and of its answer to a hub without keys, under which its name stands."""
 Array = npt.NDArray[Any]
@@ -45,6 +46,7 @@ def pack_task(task: RoundTask, client: str, run: str, terms: str) -> Parcel:
         "split": task.split,
         "world": task.world,
         "seconds": task.seconds,
+        "shared": _plain(task.shared),
     }
     return Parcel(header, task.vector)
 
@@ -62,6 +64,7 @@ def read_task(parcel: Parcel) -> RoundTask:
         split=head["split"],
         world=str(head["world"]),
         seconds=head["seconds"],
+        shared=_tensors(head["shared"]),
     )
 
 
@@ -76,6 +79,8 @@ def pack_answer(answer: Answer) -> Parcel:
         "metrics": dict(answer.metrics),
         "scores": [asdict(score) for score in answer.scores],
         "precision": answer.encoded.precision if answer.encoded else None,
+        "shared": _plain(answer.shared),
+        "probes": {name: [asdict(score) for score in scores] for name, scores in answer.probes.items()},
     }
     return Parcel(header, answer.encoded.array if answer.encoded else None)
 
@@ -101,7 +106,24 @@ def read_answer(parcel: Parcel, client: str, task: RoundTask, plan: TensorPlan) 
         scores=tuple(WorldScore(**score) for score in head["scores"]),
         task=task.name,
         encoded=encoded,
+        shared=_tensors(head["shared"]),
+        probes={name: tuple(WorldScore(**score) for score in scores) for name, scores in head["probes"].items()},
     )
+
+
+def _plain(shared: Shared) -> dict[str, dict[str, Any]]:
+    """Few numbers each: they cross in the header."""
+    return {
+        name: {key: [list(tensor.shape), tensor.astype(np.float64).ravel().tolist()] for key, tensor in given.items()}
+        for name, given in shared.items()
+    }
+
+
+def _tensors(content: Mapping[str, Mapping[str, Any]]) -> Shared:
+    return {
+        name: {key: np.asarray(values, dtype=np.float32).reshape(shape) for key, (shape, values) in given.items()}
+        for name, given in content.items()
+    }
 
 
 def renamed(failure: Exception) -> str:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -21,7 +21,8 @@ from fedse.plugins import PluginOptions
 from fedse.types import ClientUpdate, Precision, Vector
 
 ALLOWED = ("vector", "layout", "counts", "metrics", "scores")
-"""Fields of an update that carry content. Engines send these, the names of client and task, and nothing else."""
+"""Fields of every update that carry content, beside `shared/` and `probes/` where plug-ins have something to tell. Engines
+send these, the names of client and task, and nothing else."""
 
 
 class SendingOptions(PluginOptions):
@@ -35,7 +36,7 @@ class SendingOptions(PluginOptions):
     """Refuse to send more than this in one update."""
 
 
-class Outgoing:
+class Door:
     """Rounds, measures and records an update. A client hands out nothing that did not pass here."""
 
     def __init__(self, ledger: Path, options: SendingOptions) -> None:
@@ -92,11 +93,16 @@ def _contents(update: ClientUpdate) -> Iterator[tuple[str, tuple[int, ...], byte
     if update.encoded is not None:
         array = update.encoded.array
         yield "vector", array.shape, np.ascontiguousarray(array).tobytes()
-    plain = {
+    plain: dict[str, Any] = {
         "layout": update.layout,
         "counts": dict(update.counts),
         "metrics": dict(update.metrics),
         "scores": [asdict(score) for score in update.scores],
     }
-    for field in ALLOWED[1:]:
-        yield field, (len(plain[field]),), json.dumps(plain[field]).encode()
+    for name, given in update.shared.items():
+        for tensor in sorted(given):
+            yield f"shared/{name}/{tensor}", given[tensor].shape, np.ascontiguousarray(given[tensor]).tobytes()
+    for name, scores in update.probes.items():
+        plain[f"probes/{name}"] = [asdict(score) for score in scores]
+    for field, content in plain.items():
+        yield field, (len(content),), json.dumps(content).encode()

@@ -1,0 +1,115 @@
+"""What a client has lived through: what its buffer begins with, what it found, what it learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fedse.clients.site import Site
+from fedse.experience.buffer import Buffer
+from fedse.experience.journal import Journal
+from fedse.protocols import Filter, Past, Start
+from fedse.seeds import stream
+from fedse.stopwatch import during
+from fedse.types import Adapter, Lesson, Outcome, Trajectory
+
+
+class Experience:
+    """Filter, buffer and episode log of one client."""
+
+    def __init__(self, site: Site, start: Start, filter: Filter, buffer: Buffer, journal: Journal) -> None:
+        self.site = site
+        self.start = start
+        self.filter = filter
+        self.buffer = buffer
+        self.journal = journal
+
+    def past(self, round: int) -> Past:
+        """Every attempt of earlier rounds, failures included."""
+        return self.buffer.past(round)
+
+    def log(self, name: str, trajectories: Sequence[Trajectory]) -> None:
+        """Write episodes down for people to read."""
+        with during("disk"):
+            self.journal.write(name, trajectories)
+
+    def of_round(self, round: int, measured: Sequence[Trajectory], explored: Sequence[Trajectory]) -> RoundMemory:
+        return RoundMemory(self, round, measured, explored)
+
+    def begin(self) -> None:
+        """Put what the experiment says into an empty buffer, once."""
+        if 0 in self.buffer.rounds():
+            return
+        with during("world"):
+            shown = [
+                replace(trajectory, client=self.site.name, world=place.label)
+                for place in self.site.places.values()
+                for trajectory in self.start.trajectories(*place.origin, place.world, self.site.chat, self.site.seed)
+            ]
+        if shown:
+            with during("disk"):
+                self.buffer.remember(0, shown)
+
+    def lesson(self, round: int, adapter: Adapter) -> Lesson | None:
+        """What is learned in a round from an adapter; None without experience."""
+        with during("disk"):
+            remembered = self.buffer.read(round)
+        key = stream(self.site.seed, self.site.name, round, "learn")
+        return Lesson(adapter, remembered, key) if remembered else None
+
+
+class RoundMemory:
+    """What a round found. Nothing is written before the lesson is granted: a client whose time is over before it can
+    learn has the buffer of the round before."""
+
+    def __init__(
+        self, experience: Experience, round: int, measured: Sequence[Trajectory], explored: Sequence[Trajectory]
+    ) -> None:
+        self._experience = experience
+        self._round = round
+        self._measured = measured
+        self._explored = explored
+        self._lesson: Lesson | None = None
+        self.counts: dict[str, int] = {}
+        self.start: Adapter
+        """What the lesson begins with. There is none before it was granted."""
+
+    def lesson(self, adapter: Adapter) -> Lesson | None:
+        """Remember what the filter keeps, and read what there is to learn from."""
+        experience, self.start = self._experience, adapter
+        try:
+            finished = [item for item in self._explored if item.outcome is not Outcome.ERROR]
+            kept = experience.filter.keep(finished)
+            if experience.site.learns:
+                experience.begin()
+            with during("disk"):
+                added = experience.buffer.remember(self._round, kept, self._explored)
+            experience.log(f"{self._round:04d}", [*self._measured, *self._explored])
+            self._lesson = experience.lesson(self._round, adapter)
+            self.counts = {
+                "explored": len(self._explored),
+                "errors": len(self._explored) - len(finished),
+                "successes": sum(item.outcome is Outcome.SUCCESS for item in finished),
+                "kept": len(kept),
+                "added": added,
+                "buffer": len(experience.buffer),
+                "learned_from": 0,
+                "steps": sum(len(item.steps) for item in finished),
+                "invalid": sum(item.invalid_actions for item in finished),
+                "agent_tokens": sum(item.agent_tokens for item in finished),
+            }
+            if not experience.site.learns:
+                self.counts["only_measures"] = 1
+            return self._lesson
+        finally:
+            experience.buffer.close()
+
+    def learned(self) -> None:
+        """Note that something came of the lesson."""
+        assert self._lesson is not None
+        self.counts["learned_from"] = len(self._lesson.trajectories)
+        with during("disk"):
+            try:
+                self._experience.buffer.learned(self._round)
+            finally:
+                self._experience.buffer.close()

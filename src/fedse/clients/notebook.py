@@ -1,0 +1,57 @@
+"""What one plug-in of a client remembers: one file for each round, on the client's own disk.
+
+A round that is repeated after an interruption sees only what earlier rounds wrote, so the repetition is exact; what was
+known before any earlier round can be read again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from fedse import atomic
+from fedse.errors import BadInput
+from fedse.types import Tensors
+
+VALUES = "values"
+"""Where the plain values stand in the header of a file."""
+
+
+class Notes(NamedTuple):
+    """Tensors, and plain values that JSON can hold."""
+
+    tensors: Tensors
+    values: Mapping[str, Any]
+
+
+class Notebook:
+    """A folder that comes into being with the first thing that is kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def keep(self, round: int, tensors: Tensors | None = None, values: Mapping[str, Any] | None = None) -> None:
+        """Write what is known after a round, in place of an earlier attempt at it. Nothing is written of nothing."""
+        if tensors or values:
+            arrays = {name: np.ascontiguousarray(tensor) for name, tensor in sorted((tensors or {}).items())}
+            header = {VALUES: json.dumps(values)} if values else None
+            with atomic.new_file(self.folder / f"{round:04d}.safetensors") as file:
+                file.write_bytes(save(arrays, header))
+
+    def before(self, round: int) -> Notes:
+        """What is known when a round begins: the newest notes of any earlier one, or nothing."""
+        earlier = [path for path in sorted(self.folder.glob("*.safetensors")) if int(path.stem) < round]
+        if not earlier:
+            return Notes({}, {})
+        try:
+            with safe_open(earlier[-1], framework="numpy") as content:
+                tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118, it is no mapping
+                return Notes(tensors, json.loads((content.metadata() or {}).get(VALUES, "{}")))
+        except (SafetensorError, ValueError) as error:
+            raise BadInput(f"the notes in {earlier[-1]} are damaged ({error}): restore the file.") from error

@@ -1,0 +1,1 @@
+"""Which tasks a site explores in a round, how often and how hot."""

@@ -1,0 +1,1 @@
+"""What a trajectory is worth, before anything is kept or learned."""

@@ -1,0 +1,1 @@
+"""What is measured of the adapter that a site plays with."""

@@ -1,0 +1,220 @@
+"""A slot is declared once: duties follow from its protocol, terms from the fields; plug-ins come from anywhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+import fedse
+from fedse import protocols
+from fedse.curricula.uniform import Uniform
+from fedse.engines.local import LocalEngine
+from fedse.errors import BadInput, RunConflict, UnknownName
+from fedse.experiment import Experiment, stored_experiment
+from fedse.experiment_options import ClientOptions
+from fedse.plugins import KNOWN, Part, PartOf, duties, known, resolve
+from fedse.runs.folder import RunFolder
+from fedse.runs.trackers import Trackers
+from fedse.worlds.maze import Maze
+
+Make = Callable[..., Experiment]
+SOURCE = Path(fedse.__file__).parent
+
+
+def test_duties_are_the_methods_of_the_protocol() -> None:
+    assert duties("world") == ["reset", "step", "tasks", "expert"]
+    assert duties("policy") == ["load", "open", "extend", "ready", "close"]
+    assert duties("probe") == ["plan", "score"]
+    for kind in KNOWN:
+        assert hasattr(protocols, kind.capitalize()) and duties(kind)
+    with pytest.raises(UnknownName, match="the class has no method 'plan', which every curriculum needs"):
+        resolve("curriculum", "fedse.worlds.maze:Maze")
+
+
+def test_every_kind_of_plug_in_is_a_field_of_the_experiment() -> None:
+    fields = {**Experiment.model_fields, **ClientOptions.model_fields}
+    kinds = {
+        marker.kind
+        for field in fields.values()
+        for marker in [*field.metadata, *(item for inner in get_args(field.annotation) for item in get_args(inner))]
+        if isinstance(marker, PartOf)
+    }
+    assert kinds == KNOWN.keys()
+
+
+def test_hub_and_site_agree_on_every_key_that_is_not_said_to_be_the_servers(table_experiment: Make) -> None:
+    plain = table_experiment()
+    for changes in (
+        {"exploration": {"tasks": 11}},
+        {"curriculum": Uniform},
+        {"judge": "fedse.judges.world:WorldJudge"},
+        {"probes": ["tests.clients.test_sharing_and_probes:Unhurried"]},
+        {"sending": {"precision": "int8"}},
+        {"buffer": {"cap": 7}},
+        {"seed": 1},
+    ):
+        if "probes" in changes:
+            continue
+        assert table_experiment(**changes).terms() != plain.terms(), changes
+    for changes in ({"limits": {"error_share": 0.5}}, {"checks": {"max_norm": 3.0}}, {"rounds": 9}):
+        assert table_experiment(**changes).terms() == plain.terms(), changes
+    agreed = Experiment.model_fields.keys() - Experiment.server_only - Experiment.operational
+    assert agreed == plain.identity().keys() - Experiment.server_only
+
+
+def test_no_code_asks_for_a_plug_in_by_its_name() -> None:
+    """Capabilities instead of names: an engine or a start of one's own is as good as fedse's."""
+    slots = "|".join(KNOWN)
+    asked = re.compile(rf"\b({slots})\.name\s*(==|!=|in\b)")
+    found = [f"{path.name}: {line}" for path in SOURCE.rglob("*.py") for line in path.read_text().splitlines()
+             if asked.search(line)]  # fmt: skip
+    assert found == []
+
+
+class Inline(Maze):
+    turn_limit = 9
+
+
+def test_a_class_stands_where_a_name_stands(table_experiment: Make, tmp_path: Path) -> None:
+    class Nearest(Uniform):
+        def chosen(self, *given: Any) -> Any:
+            return sorted(super().chosen(*given), key=lambda task: task.id)
+
+    experiment = table_experiment(
+        curriculum=Nearest, clients={"here": {"worlds": [{"name": Inline, "mode": "original"}]}}
+    )
+    result = fedse.run(experiment, tmp_path)
+    assert "Nearest" in (result.folder / "experiment.yaml").read_text()
+    named = table_experiment(clients={"here": {"worlds": [{"name": f"{__name__}:Inline", "mode": "original"}]}})
+    assert experiment.clients == named.clients
+    # Another process cannot know what a function held, and says so; results can be looked at all the same.
+    line = [sys.executable, "-m", "fedse", "show", str(result.folder)]
+    shown = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    assert shown.returncode == 0, shown.stderr
+    line = [sys.executable, "-m", "fedse", "eval", str(result.folder)]
+    again = subprocess.run(line, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert again.returncode == 2 and "Nearest" in again.stderr
+
+
+def test_installed_packages_add_plug_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "guest_worlds.py").write_text(
+        "from fedse import World\nfrom fedse.worlds.maze import Maze\n\nclass Guest(Maze):\n    name = 'guest'\n"
+    )
+    info = tmp_path / "guest_worlds-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest-worlds\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[fedse.plugins]\nworld.guest = guest_worlds:Guest\nworld.maze = x:Y\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    known.cache_clear()
+    try:
+        assert known("world")["guest"] == "guest_worlds:Guest"
+        assert known("world")["maze"] == KNOWN["world"]["maze"], "fedse's own names cannot be taken over"
+        assert resolve("world", "guest").__name__ == "Guest"
+    finally:
+        known.cache_clear()
+
+
+def test_results_can_be_looked_at_without_the_classes_that_made_them(
+    table_experiment: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lost_plugin.py").write_text(
+        "from fedse.curricula.uniform import Uniform\nfrom fedse.worlds.maze import Maze\n\n"
+        "class Lost(Uniform):\n    pass\n\nclass LostMaze(Maze):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    site = {"worlds": [{"name": "lost_plugin:LostMaze", "mode": "original"}]}
+    runs = [
+        fedse.run(
+            table_experiment(name=f"s{seed}", seed=seed, clients={"a": site, "b": site}, curriculum="lost_plugin:Lost"),
+            tmp_path,
+        ).folder
+        for seed in (0, 1)
+    ]
+    (tmp_path / "lost_plugin.py").unlink()
+    for command in (
+        ["show", runs[0]],
+        ["compare", *runs, "--json"],
+        ["runs", "--runs", tmp_path],
+        ["export", runs[0], "out"],
+    ):
+        line = [sys.executable, "-m", "fedse", *map(str, command)]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+        assert done.returncode == 0, (command, done.stderr)
+    part = stored_experiment(RunFolder.existing(runs[0])).curriculum
+    assert isinstance(part, Part) and part.foreign
+
+
+def test_a_changed_world_does_not_return_the_old_runs_results(
+    table_experiment: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = table_experiment()
+    folder = fedse.run(experiment, tmp_path).folder
+    assert json.loads((folder / "manifest.json").read_text())["worlds"].keys() == {"east/maze", "west/maze"}
+    fedse.run(experiment, tmp_path)
+    monkeypatch.setattr(Maze, "version", Maze.version + 1)
+    with pytest.raises(RunConflict, match=r"another state of the world east/maze \(maze version \d+, rules \w+; here"):
+        fedse.run(experiment, tmp_path)
+    monkeypatch.undo()
+    monkeypatch.setattr(Maze, "rules", "Be quick.")
+    with pytest.raises(RunConflict, match="another state of the world east/maze"):
+        fedse.run(table_experiment(rounds=3), tmp_path)
+
+
+class Failing:
+    def record(self, event: str, **fields: Any) -> None:
+        raise OSError("the terminal is gone")
+
+
+class Listening:
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, dict[str, Any]]] = []
+
+    def record(self, event: str, **fields: Any) -> None:
+        self.heard.append((event, fields))
+
+
+def test_a_tracker_that_fails_is_dropped_and_the_others_hear_of_it() -> None:
+    listening = Listening()
+    trackers = Trackers([Failing(), listening])
+    trackers.record("round_started", round=1)
+    trackers.record("round_started", round=2)
+    assert [event for event, _ in listening.heard] == ["warning", "round_started", "round_started"]
+    said = listening.heard[0][1]["message"]
+    assert said == (
+        "the tracker Failing failed at 'round_started' (OSError: the terminal is gone) and is told nothing more."
+    )
+
+
+def test_an_engine_of_ones_own_may_hold_all_clients(table_experiment: Make, tmp_path: Path) -> None:
+    own = table_experiment(method="local", engine=f"{__name__}:OwnEngine")
+    assert fedse.run(own, tmp_path).adapter is not None
+    with pytest.raises(ValueError, match="clients that share nothing need no connection"):
+        table_experiment(method="local", engine="flower")
+
+
+class OwnEngine(LocalEngine):
+    """The local one under another name."""
+
+
+def test_public_names_load_no_torch() -> None:
+    program = (
+        "import sys, fedse\n"
+        "for name in fedse.__all__: getattr(fedse, name)\n"
+        "assert 'torch' not in sys.modules and 'transformers' not in sys.modules\n"
+        "from fedse import World, Task, Turn, Trajectory, Rule, run, load_experiment\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_mistyped_name_still_gets_a_hint(table_experiment: Make) -> None:
+    with pytest.raises(ValueError, match="did you mean 'uniform'"):
+        table_experiment(curriculum="unifrom")
+    with pytest.raises((ValueError, BadInput), match="Known: none; a class of your own"):
+        table_experiment(probes=["leaks"])
