@@ -104,8 +104,21 @@ def _build_client(
 
 
 @dataclass(frozen=True)
+class RunResult:
+    """Where a finished run lies and what it reached."""
+
+    folder: Path
+    adapter: Adapter
+    """The shared one. Where clients share nothing it is the beginning, and theirs are in clients/NAME/adapters."""
+    validation: Mapping[str, Any]
+    test: Mapping[str, Any] | None
+    """None when the experiment asks for no test."""
+    picture: Path | None
+
+
+@dataclass(frozen=True)
 class Federation:
-    """A run with everything that is needed to go on with it."""
+    """A run with everything that is needed to go on with it. Leaving it, as a context, gives the run's folder back."""
 
     experiment: Experiment
     run: RunFolder
@@ -113,15 +126,42 @@ class Federation:
     server: Server
     make_clients: Callable[[], Sequence[Client]]
     initial_adapter: Callable[[], Adapter]
+    parts: Parts | None = None
+    """What the clients share; None where they are on other machines."""
 
     @property
     def clients(self) -> Sequence[Client]:
         """The clients, in this process."""
         return self.make_clients()
 
+    def finish(self, deadline: float | None = None) -> RunResult:
+        """Play the rounds that are left and the closing evaluations. Raises `Stopped` past the deadline."""
+        try:
+            state = self.server.federate(self.experiment.rounds_to_play, self.initial_adapter, deadline)
+            results: dict[str, Any] = {}
+            splits: list[Split] = (
+                ["validation", "test"] if self.experiment.evaluation.test_tasks != 0 else ["validation"]
+            )
+            for split in splits:
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise Stopped
+                results[split] = self.server.evaluate_once(state.round, split)
+        except Stopped:
+            draw_run(self.run)
+            raise
+        picture = draw_run(self.run)
+        return RunResult(self.run.path, state.adapter, results["validation"], results.get("test"), picture)
+
     def close(self) -> None:
         if isinstance(self.engine, Closes):
             self.engine.close()
+
+    def __enter__(self) -> Federation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+        self.run.unlock()
 
 
 MakeEngine = Callable[[Sites], Engine]
@@ -147,7 +187,9 @@ def assemble(
     )
     engine = build("engine", experiment.engine, sites)
     server = _server(experiment, run, engine, parts.aggregator, tracker)
-    return Federation(experiment, run, engine, server, clients, lambda: parts.model.initial_adapter(experiment.seed))
+    return Federation(
+        experiment, run, engine, server, clients, lambda: parts.model.initial_adapter(experiment.seed), parts
+    )
 
 
 def assemble_server(
@@ -218,25 +260,11 @@ def one_site(experiment: Experiment, folder: Path, name: str) -> Engine:
     return LocalEngine(sites)
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """Where a finished run lies and what it reached."""
-
-    folder: Path
-    adapter: Adapter
-    """The shared one. Where clients share nothing it is the beginning, and theirs are in clients/NAME/adapters."""
-    validation: Mapping[str, Any]
-    test: Mapping[str, Any] | None
-    """None when the experiment asks for no test."""
-    picture: Path | None
-
-
 def run(
     experiment: Experiment,
     runs: str | Path = "runs",
     max_minutes: float | None = None,
     trackers: Iterable[Tracker] = (),
-    before: Callable[[Federation, Parts], None] = lambda *_: None,
     make_engine: MakeEngine | None = None,
 ) -> RunResult:
     """Run an experiment, or go on with it where it was stopped. Raises `Stopped` when `max_minutes` are over.
@@ -244,6 +272,17 @@ def run(
     With `make_engine` the clients are elsewhere: nothing of theirs is built here.
     """
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
+    with prepare(experiment, runs, trackers, make_engine) as federation:
+        return federation.finish(deadline)
+
+
+def prepare(
+    experiment: Experiment,
+    runs: str | Path = "runs",
+    trackers: Iterable[Tracker] = (),
+    make_engine: MakeEngine | None = None,
+) -> Federation:
+    """Everything up to the first round: what cannot work is found out before anything is written. The folder is held."""
     path = Path(runs) / experiment.name
     if reason := conflict(path, experiment):
         raise RunConflict(reason)
@@ -261,36 +300,20 @@ def run(
     _same_worlds(path, worlds)
     folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest(), start, worlds)
     folder.lock()
-    federation: Federation | None = None
     try:
         if folder.manifest()["experiment"] != experiment.digest():
             folder.replace_experiment(experiment.to_yaml(), experiment.digest())
-        if parts is None:
+        if parts is not None:
+            federation = assemble(experiment, parts, folder, trackers)
+        else:
             assert make_engine is not None
             federation = assemble_server(experiment, folder, make_engine, trackers)
-        else:
-            federation = assemble(experiment, parts, folder, trackers)
-        for warning in warnings:
-            federation.server.tracker.record("warning", **warning)
-        if parts is not None:
-            before(federation, parts)
-        server = federation.server
-        state = server.federate(experiment.rounds_to_play, federation.initial_adapter, deadline)
-        results: dict[str, Any] = {}
-        splits: list[Split] = ["validation", "test"] if experiment.evaluation.test_tasks != 0 else ["validation"]
-        for split in splits:
-            if deadline is not None and time.monotonic() >= deadline:
-                raise Stopped
-            results[split] = server.evaluate_once(state.round, split)
-        picture = draw_run(folder)
-        return RunResult(path, state.adapter, results["validation"], results.get("test"), picture)
-    except Stopped:
-        draw_run(folder)
-        raise
-    finally:
-        if federation is not None:
-            federation.close()
+    except BaseException:
         folder.unlock()
+        raise
+    for warning in warnings:
+        federation.server.tracker.record("warning", **warning)
+    return federation
 
 
 def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Sequence[str] = ()) -> Federation:

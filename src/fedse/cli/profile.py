@@ -16,8 +16,7 @@ from fedse.cli.console import make_console
 
 if TYPE_CHECKING:
     from fedse.evaluation.profile import Stretch
-    from fedse.experiment import Experiment, Federation
-    from fedse.parts import Parts
+    from fedse.experiment import Experiment
 
 _COUNTED = {
     "episodes": "episodes",
@@ -65,20 +64,19 @@ def profile(
     waited_for: list[str] = []
     machine: dict[str, Any] = {}
 
-    def prepare(federation: Federation, parts: Parts) -> None:
-        del federation
-        machine.update(describe(parts.model))
-        gpus = [name for name in devices(parts.model) if name.startswith("cuda")]
-        if gpus and not overlap:
-            stopwatch.settle = _wait_for(gpus)
-            waited_for.extend(gpus)
-
     folder = TemporaryDirectory(prefix="fedse-profile-") if runs is None else nullcontext(runs)
     with folder as kept_in:
         stopwatch = Stopwatch()
         found = Profile(stopwatch)
         with running(stopwatch):
-            experiments.run(experiment, kept_in, trackers=[found], before=prepare)
+            with experiments.prepare(experiment, kept_in, [found]) as federation:
+                model = federation.parts.model if federation.parts else None
+                machine.update(describe(model))
+                gpus = [name for name in devices(model) if name.startswith("cuda")]
+                if gpus and not overlap:
+                    stopwatch.settle = _wait_for(gpus)
+                    waited_for.extend(gpus)
+                federation.finish()
             found.cut(END)
     result = {
         "experiment": experiment.name,

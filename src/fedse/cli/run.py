@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,6 @@ from fedse.cli.console import make_console
 
 if TYPE_CHECKING:
     from fedse.experiment import Federation
-    from fedse.parts import Parts
 
 
 def run(
@@ -43,14 +43,13 @@ def run(
     progress = Progress(console, experiment.rounds_to_play)
     folder = runs / experiment.name
 
-    def announce(federation: Federation, parts: Parts) -> None:
-        left = experiment.rounds_to_play - (federation.run.last_round() or 0)
-        if left and experiment.in_process:
-            _print_estimate(console, federation, parts, left)
-
+    deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
     try:
-        with progress:
-            result = experiments.run(experiment, runs, max_minutes, [progress], announce)
+        with progress, experiments.prepare(experiment, runs, [progress]) as federation:
+            left = experiment.rounds_to_play - (federation.run.last_round() or 0)
+            if left and experiment.in_process:
+                _print_estimate(console, federation, left)
+            result = federation.finish(deadline)
     except Stopped:
         console.print(f"Stopped after {max_minutes:g} minutes at a safe point. The same command goes on: {folder}")
         return
@@ -68,13 +67,14 @@ def run(
     console.print(f"Run: {result.folder}   (fedse show {result.folder})", soft_wrap=True)
 
 
-def _print_estimate(console: Console, federation: Federation, parts: Parts, rounds: int) -> None:
+def _print_estimate(console: Console, federation: Federation, rounds: int) -> None:
     import shutil
 
     from fedse.cli.progress import duration
     from fedse.federation.estimate import estimate
 
-    adapter = federation.initial_adapter()
+    adapter, parts = federation.initial_adapter(), federation.parts
+    assert parts is not None
     found = estimate(federation.clients, parts.model, parts.policy, parts.learner, adapter, rounds)
     free = shutil.disk_usage(federation.run.path).free
     console.print(
