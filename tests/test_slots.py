@@ -20,6 +20,7 @@ from fedse.errors import BadInput, RunConflict, UnknownName
 from fedse.experiment import Experiment, stored_experiment
 from fedse.experiment_options import ClientOptions
 from fedse.plugins import KNOWN, Part, PartOf, duties, known, resolve
+from fedse.probes.evaluation import Evaluation
 from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers
 from fedse.worlds.maze import Maze
@@ -55,18 +56,15 @@ def test_hub_and_site_agree_on_every_key_that_is_not_said_to_be_the_servers(tabl
         {"exploration": {"tasks": 11}},
         {"curriculum": Uniform},
         {"judge": "fedse.judges.world:WorldJudge"},
-        {"probes": ["tests.clients.test_sharing_and_probes:Unhurried"]},
+        {"probes": ["fedse.probes.evaluation:Evaluation"]},
         {"sending": {"precision": "int8"}},
         {"buffer": {"cap": 7}},
         {"seed": 1},
     ):
-        if "probes" in changes:
-            continue
         assert table_experiment(**changes).terms() != plain.terms(), changes
     for changes in ({"limits": {"error_share": 0.5}}, {"checks": {"max_norm": 3.0}}, {"rounds": 9}):
         assert table_experiment(**changes).terms() == plain.terms(), changes
-    agreed = Experiment.model_fields.keys() - Experiment.server_only - Experiment.operational
-    assert agreed == plain.identity().keys() - Experiment.server_only
+    assert Experiment.server_only < Experiment.model_fields.keys()
 
 
 def test_no_code_asks_for_a_plug_in_by_its_name() -> None:
@@ -101,6 +99,37 @@ def test_a_class_stands_where_a_name_stands(table_experiment: Make, tmp_path: Pa
     line = [sys.executable, "-m", "fedse", "eval", str(result.folder)]
     again = subprocess.run(line, capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert again.returncode == 2 and "Nearest" in again.stderr
+
+
+def test_two_classes_of_one_name_stay_two(table_experiment: Make, tmp_path: Path) -> None:
+    def made(turns: int) -> Any:
+        class Many(Uniform):
+            calls = turns
+
+        return Many
+
+    first, second = (table_experiment(curriculum=made(number)) for number in (1, 2))
+    assert [resolve("curriculum", item.curriculum.name).calls for item in (first, second)] == [1, 2]
+    assert first.curriculum != second.curriculum
+
+
+def test_a_class_that_cannot_be_imported_is_refused_where_other_processes_need_it(
+    table_experiment: Make, tmp_path: Path
+) -> None:
+    class Local(Uniform):
+        pass
+
+    for engine in ({"name": "local", "processes": 1}, {"name": "flower"}):
+        with pytest.raises(BadInput, match="was given as a class that cannot be imported"):
+            fedse.run(table_experiment(curriculum=Local, engine=engine), tmp_path)
+    assert not (tmp_path / "table").exists()
+
+
+def test_probes_have_names_of_their_own(table_experiment: Make) -> None:
+    class Local(Evaluation):
+        pass
+
+    assert list(table_experiment(probes=[Local, Local]).labelled_probes()) == ["Local", "Local_2"]
 
 
 def test_installed_packages_add_plug_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,11 +211,13 @@ class Listening:
 
 def test_a_tracker_that_fails_is_dropped_and_the_others_hear_of_it() -> None:
     listening = Listening()
-    trackers = Trackers([Failing(), listening])
+    trackers = Trackers([Failing(), Failing(), listening])
     trackers.record("round_started", round=1)
     trackers.record("round_started", round=2)
-    assert [event for event, _ in listening.heard] == ["warning", "round_started", "round_started"]
-    said = listening.heard[0][1]["message"]
+    assert [event for event, _ in listening.heard] == ["round_started", "warning", "warning", "round_started"]
+    warnings = [fields["message"] for event, fields in listening.heard if event == "warning"]
+    assert len(warnings) == 2 and warnings[0] == warnings[1], "two of them failed, and the run goes on"
+    said = warnings[0]
     assert said == (
         "the tracker Failing failed at 'round_started' (OSError: the terminal is gone) and is told nothing more."
     )

@@ -26,7 +26,7 @@ from fedse.experiment_options import Experiment, load_experiment
 from fedse.federation.server import Server
 from fedse.federation.sites import Household, Sites
 from fedse.parts import MakePlayers, Parts, check_start, make_players, make_worlds, shared_players
-from fedse.plugins import build
+from fedse.plugins import build, is_inline
 from fedse.privacy.door import Door
 from fedse.probes.evaluation import Evaluation
 from fedse.protocols import Closes, DependsOnFiles, Engine, Model, Tracker
@@ -47,6 +47,11 @@ def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> 
         name: make_worlds(name, dict(zip(options.labels(), options.worlds, strict=True)), alike)
         for name, options in experiment.clients.items()
     }
+    if not experiment.works_here() and (lost := sorted(filter(is_inline, experiment.plugin_names()))):
+        raise BadInput(
+            f"{lost[0]} was given as a class that cannot be imported, and this engine works in other processes: put it into "
+            "a module, or use `engine: local` without processes."
+        )
     model, policy = players(experiment.model, experiment.policy)
     if experiment.personal.rank and not hasattr(model, "network"):
         raise BadInput(
@@ -236,6 +241,7 @@ def _server(experiment: Experiment, run: RunFolder, engine: Engine, aggregator: 
         tracker,
         experiment.participation,
         experiment.seed,
+        experiment.shares(),
     )
 
 
@@ -369,7 +375,7 @@ def world_versions(parts: Parts) -> dict[str, str]:
         for label, make in makers.items():
             world = make()
             rules = hashlib.sha256(world.rules.encode()).hexdigest()[:8]
-            found[f"{client}/{label}"] = f"{world.name} version {world.version}, rules {rules}"
+            found[f"{client}/{label}"] = f"{world.name} version {getattr(world, 'version', 0)}, rules {rules}"
     return found
 
 

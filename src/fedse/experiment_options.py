@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from fedse.clients.client import EVALUATION
 from fedse.clients.personal import PersonalOptions
 from fedse.clients.site import ExplorationOptions, Origin
 from fedse.errors import BadInput
@@ -19,7 +21,7 @@ from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import ParticipationOptions
 from fedse.federation.server import LimitOptions
 from fedse.methods import Method, Sharing, expand
-from fedse.plugins import STORED, Part, PartOf, PluginOptions, capability
+from fedse.plugins import STORED, Part, PartOf, PluginOptions, capability, resolve
 from fedse.privacy.door import SendingOptions
 from fedse.probes.evaluation import EvaluationOptions
 
@@ -128,6 +130,9 @@ class Experiment(PluginOptions):
             raise ValueError("`pooled: true` leaves one client with nobody to share with: leave `sharing` out")
         if self.sharing == "none" and not (self.in_process or self.engine.foreign):
             raise ValueError("clients that share nothing need no connection: use `engine: local` with `sharing: none`")
+        labels = list(self.labelled_probes())
+        if len({*labels, EVALUATION}) <= len(self.probes) or not all(label.isidentifier() for label in labels):
+            raise ValueError(f"probes need names of their own, which are words: {', '.join(labels)}")
         taking_part = self.participation
         everybody = taking_part.share == taking_part.quorum == 1 and taking_part.deadline_minutes is None
         if self.learning and self.sharing == "none" and not everybody:
@@ -150,8 +155,23 @@ class Experiment(PluginOptions):
 
     def labelled_probes(self) -> dict[str, Part]:
         """A name for each further probe, under which its scores are reported."""
-        labels = numbered(part.name.rsplit(":", 1)[-1] for part in self.probes)
+        labels = numbered(re.split(r"[:.]", part.name.split("#")[0])[-1] for part in self.probes)
         return dict(zip((label.replace("#", "_") for label in labels), self.probes, strict=True))
+
+    def plugin_names(self) -> set[str]:
+        """Of everything in the experiment that can be chosen."""
+        chosen = [value for name in type(self).model_fields if isinstance(value := getattr(self, name), Part)]
+        chosen += [*self.probes, *(part for options in self.clients.values() for part in options.worlds)]
+        return {part.name for part in chosen}
+
+    def works_here(self) -> bool:
+        """Whether everything happens in the process that runs the experiment."""
+        return self.in_process and not self.engine.options.get("processes")
+
+    def shares(self) -> frozenset[str]:
+        """Names under which plug-ins of clients tell each other numbers."""
+        telling = [resolve(part.kind, part.name) for part in (self.curriculum, self.judge, *self.probes)]
+        return frozenset(str(kind.shares) for kind in telling if hasattr(kind, "shares"))
 
     @property
     def in_process(self) -> bool:
@@ -178,8 +198,6 @@ class Experiment(PluginOptions):
     @field_validator("clients")
     @classmethod
     def _names_are_folders(cls, clients: dict[str, ClientOptions]) -> dict[str, ClientOptions]:
-        import re
-
         for name in clients:
             if not re.fullmatch(NAME, name):
                 raise ValueError(

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from fedse.errors import BadInput
 from fedse.plugins import Part, build
-from fedse.protocols import DependsOnFiles, Model, Policy, Start
+from fedse.protocols import CanBeChecked, Model, Policy, Start
 from fedse.rollouts.stepping import MakeWorld
 
 
@@ -64,7 +64,7 @@ def make_worlds(client: str, worlds: Mapping[str, Part], alike: dict[str, MakeWo
 def check_start(parts: Parts, learning: Collection[str]) -> list[Mapping[str, Any]]:
     """Find out before anything is written whether the buffers of the clients that learn can begin as asked; what to warn of,
     each thing once."""
-    if not isinstance(parts.start, DependsOnFiles):
+    if not isinstance(parts.start, CanBeChecked):
         return []
     warnings = [
         warning

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
 from functools import cache
 from importlib.metadata import entry_points
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -211,8 +212,19 @@ def path_of(found: type[Any]) -> str:
     """The name that stands for a class. One that cannot be imported, from a notebook or a function, is known to this
     process only: another cannot go on with its run."""
     path = f"{found.__module__}:{found.__qualname__}"
-    _INLINE[path] = found
-    return path
+    with suppress(ImportError, AttributeError):
+        if getattr(importlib.import_module(found.__module__), found.__qualname__) is found:
+            return path
+    # Two classes of a loop or a cell that was run twice have the same path and are not the same.
+    numbers = (path if number == 1 else f"{path}#{number}" for number in count(1))
+    name = next(name for name in numbers if _INLINE.get(name, found) is found)
+    _INLINE[name] = found
+    return name
+
+
+def is_inline(name: str) -> bool:
+    """Whether the class behind a name is known to this process only."""
+    return name in _INLINE
 
 
 def options_of(kind: str, name: str) -> type[BaseModel]:

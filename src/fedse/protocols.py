@@ -152,12 +152,17 @@ class KnowsItsSize(Protocol):
 
 
 @runtime_checkable
-class DependsOnFiles(Protocol):
-    """A start whose files can be looked at before anything is written."""
+class CanBeChecked(Protocol):
+    """A start that can be tried before anything is written."""
 
     def check(self, client: str, label: str, world: Any, model: Model) -> list[Mapping[str, Any]]:
         """What the user should read, as fields of warnings. Raises `BadInput` if this world could not begin."""
         ...
+
+
+@runtime_checkable
+class DependsOnFiles(Protocol):
+    """A start that gives something else when its files change."""
 
     def fingerprint(self) -> str:
         """A hash of what the files hold: a run whose first round is not complete does not go on with another."""

@@ -230,6 +230,15 @@ class WorldScore:
     ceiling: float | None
     """What the world's expert reaches on the same tasks; None where there is no expert."""
 
+    def check(self) -> None:
+        """Counts, and nothing else, may stand here."""
+        counts = (self.episodes, self.successes, self.steps, self.tokens, self.invalid, *self.errors.values())
+        if not all(isinstance(count, int) and count >= 0 for count in counts) or self.successes > self.episodes:
+            raise ValueError(f"a score holds counts, and no more successes than episodes, not {counts}")
+        bounds = (self.floor, 0.0 if self.ceiling is None else self.ceiling)
+        if self.split not in SPLITS or not all(isinstance(bound, int | float) for bound in bounds):
+            raise ValueError("a score holds a split and numbers only")
+
 
 Precision = Literal["float32", "float16", "int8"]
 
@@ -267,6 +276,8 @@ class ClientUpdate:
 
     def __post_init__(self) -> None:
         scores = [*self.scores, *(score for probed in self.probes.values() for score in probed)]
+        for score in scores:
+            score.check()
         names = [*self.counts, *self.metrics, *(kind for score in scores for kind in score.errors)]
         names += [*self.probes, *self.shared, *(name for given in self.shared.values() for name in given)]
         for name in names:

@@ -30,6 +30,7 @@ from fedse.types import (
     Attempt,
     ClientFailure,
     ClientUpdate,
+    Episode,
     Outcome,
     Planned,
     Play,
@@ -115,7 +116,7 @@ def test_a_deadline_after_the_second_of_five_lessons_leaves_the_others_as_they_w
 
 
 class Held:
-    """Counts adapters in memory while everybody plays, and connections."""
+    """Counts adapters in memory while everybody plays."""
 
     def __init__(self) -> None:
         self.adapters: set[int] = set()
@@ -257,6 +258,69 @@ def test_rewards_are_kept_by_name_beside_the_worlds_own_score(table_experiment: 
 def test_a_judge_that_drops_something_is_named(table_experiment: Make, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="judge: it has to return every trajectory"):
         fedse.run(table_experiment(judge=f"{__name__}:Forgetful"), tmp_path)
+
+
+class Flattering(WorldJudge):
+    """Calls everything a success."""
+
+    def judge(self, trajectories: Sequence[Trajectory], entering: Callable[[], Adapter]) -> Played:
+        yield from ()
+        return [replace(item, outcome=Outcome.SUCCESS, score=1.0, rewards={"mine": 1}) for item in trajectories]
+
+
+def test_a_judge_gives_rewards_and_changes_nothing_else(table_experiment: Make, tmp_path: Path) -> None:
+    flattered = fedse.run(table_experiment(judge=f"{__name__}:Flattering"), tmp_path / "flattered")
+    plain = fedse.run(table_experiment(), tmp_path / "plain")
+    assert flattered.adapter.digest() == plain.adapter.digest()
+    noted = [item for item in read_file(flattered.folder / "clients/east/buffer.sqlite") if item.round > 0]
+    assert noted and {item.reward for item in noted} == {1.0}
+
+
+class Cheating(Uniform):
+    def plan(self, task: RoundTask, past: Past) -> Planned:
+        planned = yield from super().plan(task, past)
+        return self.spoiled(planned)
+
+    def spoiled(self, planned: list[Episode]) -> list[Episode]:
+        return [replace(planned[0], task=Task("no such task"))]
+
+
+class Twice(Cheating):
+    def spoiled(self, planned: list[Episode]) -> list[Episode]:
+        return [planned[0], planned[0]]
+
+
+class Elsewhere(Cheating):
+    def spoiled(self, planned: list[Episode]) -> list[Episode]:
+        return [replace(planned[0], client="west")]
+
+
+class Evaluating(Cheating):
+    def spoiled(self, planned: list[Episode]) -> list[Episode]:
+        return [replace(planned[0], purpose=Purpose.EVALUATE)]
+
+
+class NoGenerator(Uniform):
+    def plan(self, task: RoundTask, past: Past) -> Any:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("curriculum", "said"),
+    [
+        ("Cheating", "'no such task' is not a training task of the world 'maze'"),
+        ("Twice", r"it planned attempt 0 at task '\d+' of 'maze' twice"),
+        ("Elsewhere", "not an exploration of site 'east' in round 1"),
+        ("Evaluating", "not an exploration of site 'east' in round 1"),
+        ("NoGenerator", "NoGenerator: it has to be a generator"),
+    ],
+)
+def test_what_a_curriculum_may_not_plan_is_one_sentence_and_nothing_is_kept(
+    curriculum: str, said: str, table_experiment: Make, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput, match=said):
+        fedse.run(table_experiment(curriculum=f"{__name__}:{curriculum}"), tmp_path)
+    assert read_file(tmp_path / "table/clients/east/buffer.sqlite") == []
 
 
 class Remembering(Uniform):

@@ -69,10 +69,10 @@ def export(
             if what is What.ADAPTER:
                 write_adapter(adapter, made)
             else:
-                from fedse.experiment import stored_experiment
+                from fedse.experiment import load_experiment
                 from fedse.plugins import build
 
-                model = build("model", stored_experiment(folder).model)
+                model = build("model", load_experiment(folder.path / "experiment.yaml").model)
                 if not hasattr(model, "save_merged"):
                     raise BadInput(f"{run} has no language model to merge into: export the adapter instead.")
                 model.save_merged(adapter, made)

@@ -34,11 +34,11 @@ def transfer(
     """Measure what each client's own adapter does in the worlds of the others. What is stored in the run is reused."""
     from fedse.errors import BadInput
     from fedse.evaluation.transfer_plot import draw_matrix
-    from fedse.experiment import open_run, stored_experiment
+    from fedse.experiment import load_experiment, open_run
     from fedse.federation.transfer import transfer as measure
     from fedse.runs.folder import RunFolder
 
-    experiment = stored_experiment(RunFolder.existing(run))
+    experiment = load_experiment(RunFolder.existing(run).path / "experiment.yaml")
     if not experiment.in_process:
         raise BadInput(
             f"the clients of {run} work in other processes (`engine: {experiment.engine.name}`): transfer needs them in "

@@ -12,6 +12,7 @@ from itertools import chain, islice
 from fedse.adapters.plan import part_to_send, sent_layout
 from fedse.clients.adapters import ClientAdapters
 from fedse.clients.experience import Experience
+from fedse.clients.guards import asked_of, checked_plan, checked_scores, plain, with_rewards
 from fedse.clients.site import Site
 from fedse.errors import BadInput
 from fedse.privacy.door import Door
@@ -23,7 +24,6 @@ from fedse.types import (
     Play,
     RoundTask,
     Teach,
-    Trajectory,
     Vector,
     Work,
     WorldScore,
@@ -54,7 +54,11 @@ class Client:
         self.experience = experience
         self.probes = probes
         self.door = door
-        self._sharing = [item for item in (curriculum, judge, *probes.values()) if isinstance(item, Shares)]
+        telling = adapters.own is None and site.learns
+        self._sharing = [item for item in (curriculum, judge, *probes.values()) if telling and isinstance(item, Shares)]
+        names = [plugin.shares for plugin in self._sharing]
+        if len(set(names)) < len(names):
+            raise BadInput(f"two plug-ins share under the same name ({', '.join(names)}): give each a name of its own.")
 
     @property
     def name(self) -> str:
@@ -65,29 +69,32 @@ class Client:
 
         No adapter is held while others have their turn: there may be a thousand clients.
         """
-        for plugin in self._sharing:
-            plugin.take(task.round, task.shared.get(plugin.shares, {}))
         entering = partial(self.adapters.entering, task)
+        if task.kind == "train":
+            for plugin in self._sharing:
+                plugin.take(task.round, plain(task.shared.get(plugin.shares, {})))
         plans = [probe.plan(task) for probe in self.probes.values()]
         to_explore: Sequence[Episode] = []
         if task.kind == "train" and self.site.explores:
-            to_explore = yield from self.curriculum.plan(task, self.experience.past(task.round))
+            planned = self.curriculum.plan(task, self.experience.past(task.round))
+            to_explore = checked_plan(self.site, task, (yield from asked_of(self.curriculum, planned)))
         played = yield Play(entering(), [*chain.from_iterable(plans), *to_explore])
 
         episodes = iter(played)
-        measured = [list(islice(episodes, len(plan))) for plan in plans]
+        measured = {name: list(islice(episodes, len(plan))) for name, plan in zip(self.probes, plans, strict=True)}
         explored = list(episodes)
         scores = {
-            name: tuple(probe.score(task, own))
-            for (name, probe), own in zip(self.probes.items(), measured, strict=True)
+            name: checked_scores(self.site, name, self.probes[name].score(task, own)) for name, own in measured.items()
         }
+        tested = measured.pop(EVALUATION)
+        self.experience.log(f"probes-{task.name}", [*chain.from_iterable(measured.values())])
         if task.kind == "evaluate":
-            if played:
-                self.experience.log(task.name, played)
+            self.experience.log(task.name, tested)
             return self._release(task, scores)
 
-        judged = yield from self.judge.judge([item for item in explored if item.outcome is not Outcome.ERROR], entering)
-        memory = self.experience.of_round(task.round, [*chain.from_iterable(measured)], with_judged(explored, judged))
+        finished = [item for item in explored if item.outcome is not Outcome.ERROR]
+        judged = yield from asked_of(self.judge, self.judge.judge(finished, entering))
+        memory = self.experience.of_round(task.round, tested, with_rewards(explored, judged))
         learned = yield Teach(lambda: memory.lesson(entering()))
         adapter, metrics = learned or (None, {})
         vector = self.adapters.leaving(task, memory.start, adapter)
@@ -112,16 +119,7 @@ class Client:
             metrics=metrics or {},
             scores=scores[EVALUATION],
             task=task.name,
-            shared={plugin.shares: plugin.give(task.round) for plugin in self._sharing if task.kind == "train"},
+            shared={plugin.shares: plain(plugin.give(task.round)) for plugin in self._sharing if task.kind == "train"},
             probes={name: found for name, found in scores.items() if name != EVALUATION},
         )
         return self.door.release(update, part_to_send(task, self.adapters.plan))
-
-
-def with_judged(explored: Sequence[Trajectory], judged: Sequence[Trajectory]) -> list[Trajectory]:
-    """What was explored, each episode that did not end in an error as it was judged."""
-    following = iter(judged)
-    found = [item if item.outcome is Outcome.ERROR else next(following, None) for item in explored]
-    if any(item is None for item in found) or next(following, None) is not None:
-        raise BadInput("judge: it has to return every trajectory that it was given, once and in order.")
-    return [item for item in found if item is not None]

@@ -29,9 +29,10 @@ class Experience:
         return self.buffer.past(round)
 
     def log(self, name: str, trajectories: Sequence[Trajectory]) -> None:
-        """Write episodes down for people to read."""
-        with during("disk"):
-            self.journal.write(name, trajectories)
+        """Write episodes down for people to read, if there are any."""
+        if trajectories:
+            with during("disk"):
+                self.journal.write(name, trajectories)
 
     def of_round(self, round: int, measured: Sequence[Trajectory], explored: Sequence[Trajectory]) -> RoundMemory:
         return RoundMemory(self, round, measured, explored)
@@ -84,7 +85,8 @@ class RoundMemory:
                 experience.begin()
             with during("disk"):
                 added = experience.buffer.remember(self._round, kept, self._explored)
-            experience.log(f"{self._round:04d}", [*self._measured, *self._explored])
+            with during("disk"):
+                experience.journal.write(f"{self._round:04d}", [*self._measured, *self._explored])
             self._lesson = experience.lesson(self._round, adapter)
             self.counts = {
                 "explored": len(self._explored),

@@ -37,12 +37,15 @@ class Notebook:
         self.folder = folder
 
     def keep(self, round: int, tensors: Tensors | None = None, values: Mapping[str, Any] | None = None) -> None:
-        """Write what is known after a round, in place of an earlier attempt at it. Nothing is written of nothing."""
-        if tensors or values:
-            arrays = {name: np.ascontiguousarray(tensor) for name, tensor in sorted((tensors or {}).items())}
-            header = {VALUES: json.dumps(values)} if values else None
-            with atomic.new_file(self.folder / f"{round:04d}.safetensors") as file:
-                file.write_bytes(save(arrays, header))
+        """Write what is known after a round, in place of an earlier attempt at it. Of nothing there is no file."""
+        target = self.folder / f"{round:04d}.safetensors"
+        if not tensors and not values:
+            target.unlink(missing_ok=True)
+            return
+        arrays = {name: np.asarray(tensor, order="C") for name, tensor in sorted((tensors or {}).items())}
+        header = {VALUES: json.dumps(values)} if values else None
+        with atomic.new_file(target) as file:
+            file.write_bytes(save(arrays, header))
 
     def before(self, round: int) -> Notes:
         """What is known when a round begins: the newest notes of any earlier one, or nothing."""

@@ -49,6 +49,11 @@ class Place:
     origin: Origin
 
     @property
+    def training(self) -> frozenset[str]:
+        """Ids of the tasks that may be explored."""
+        return _training(self.make)
+
+    @property
     def world(self) -> World:
         """An instance to ask for its tasks and its expert; episodes are played in others."""
         return _instance(self.make)
@@ -82,6 +87,11 @@ class Site:
     def notebook(self, slot: str) -> Notebook:
         """Where the plug-in of a slot keeps what it has to remember."""
         return Notebook(self.folder / "state" / slot)
+
+
+@lru_cache(maxsize=32)
+def _training(make_world: Callable[[], World]) -> frozenset[str]:
+    return frozenset(task.id for task in _instance(make_world).tasks("train"))
 
 
 @lru_cache(maxsize=32)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import ClassVar
 
 from pydantic import Field
@@ -141,11 +141,12 @@ class LocalEngine:
         """What clients wait for: one batch for each adapter."""
         plays, adapters, group.plays, group.adapters = group.plays, group.adapters, {}, {}
         self.tracker.record("episodes_planned", clients={name: len(wanted) for name, (_, wanted) in plays.items()})
-        played: dict[str, list[Trajectory]] = {name: [] for name in plays}
+        played: dict[str, list[Trajectory]] = {}
         for digest, adapter in adapters.items():
-            wanted = [episodes for playing, episodes in plays.values() if playing == digest]
-            for trajectory in self.play(adapter, list(chain.from_iterable(wanted)), until):
-                played[trajectory.client].append(trajectory)
+            wanted = {name: episodes for name, (playing, episodes) in plays.items() if playing == digest}
+            trajectories = iter(self.play(adapter, list(chain.from_iterable(wanted.values())), until))
+            for name, episodes in wanted.items():
+                played[name] = list(islice(trajectories, len(episodes)))
         return played
 
     def _teach_together(self, group: _Group, until: float | None) -> Iterator[Served]:

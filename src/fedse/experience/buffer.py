@@ -174,6 +174,8 @@ class Buffer:
             yield
         except sqlite3.OperationalError as error:
             raise CannotWrite(f"cannot write the buffer {self.path}: {error}.") from error
+        except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
+            raise  # What was given does not fit; the file is as it was.
         except sqlite3.DatabaseError as error:
             raise BufferUnusable(
                 f"{self.path} is damaged ({error}); it was left as it is. Restore it from a packed run, or move it "

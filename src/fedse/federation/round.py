@@ -33,8 +33,13 @@ def run_round(
     checks: CheckOptions,
     spool: Path,
     arrived: Callable[[ClientUpdate], bool] = lambda _: True,
+    shares: frozenset[str] = frozenset(),
 ) -> tuple[ServerState, RoundReport]:
-    """From the state after one round to the state after the next. `arrived` tells whether an update may be used."""
+    """From the state after one round to the state after the next.
+
+    `arrived` tells whether an update may be used; `shares` are the names under which plug-ins of clients tell each other
+    numbers.
+    """
     began = time.monotonic()
     number, asked = state.round + 1, sent(state.adapter, plan_of(aggregator))
     broadcast, layout = pack(asked), asked.layout
@@ -79,7 +84,7 @@ def run_round(
     else:
         following, diagnostics = replace(state, round=number), {}
     taken = [update for client, update in answers.updates.items() if client not in refused]
-    following = with_shared(following, state.memory, taken)
+    following = with_shared(following, state.memory, taken, shares)
 
     report = RoundReport(
         round=number,

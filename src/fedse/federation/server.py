@@ -59,6 +59,7 @@ class Server:
         tracker: Tracker,
         participation: ParticipationOptions | None = None,
         seed: int = 0,
+        shares: frozenset[str] = frozenset(),
     ) -> None:
         self.run = run
         self.engine = engine
@@ -66,6 +67,7 @@ class Server:
         self.checks = checks
         self.limits = limits
         self.tracker = tracker
+        self.shares = shares
         self.exchange = Exchange(engine, participation or ParticipationOptions(), seed, tracker)
         self._mostly_invalid: dict[str, set[str]] = {}
 
@@ -80,7 +82,7 @@ class Server:
                 raise Stopped
             self.tracker.record("round_started", round=state.round + 1)
             state, report = run_round(
-                state, self.exchange, self.aggregator, self.checks, self.run.spool, self._client_finished
+                state, self.exchange, self.aggregator, self.checks, self.run.spool, self._client_finished, self.shares
             )
             self._save(state, report)
             self.tracker.record(
@@ -157,6 +159,8 @@ class Server:
         received = answers.updates
         scores = [(client, score) for client in sorted(received) for score in received[client].scores]
         result = {"round": number, "split": split, "adapter": adapter.digest(), **summarise(scores)}
+        if probed := {client: _rows_of(received[client]) for client in sorted(received) if received[client].probes}:
+            result["probes"] = probed
         if answers.absent:
             result["absent"] = answers.absent
         with during("disk"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -11,6 +12,8 @@ from fedse.types import ClientUpdate, ServerState, Shared, Tensors, Vector
 
 PREFIX = "shared/"
 """Of the keys in the server's memory; all others are the aggregator's."""
+MOST_VALUES = 1_000_000
+"""That one client may share under one name."""
 
 
 def shared_of(state: ServerState) -> Shared:
@@ -27,22 +30,24 @@ def without_shared(state: ServerState) -> ServerState:
     return replace(state, memory={key: value for key, value in state.memory.items() if not key.startswith(PREFIX)})
 
 
-def with_shared(state: ServerState, before: Tensors, updates: Iterable[ClientUpdate]) -> ServerState:
-    """The state with the mean of what the updates give. A name that nobody gave keeps what it had; what is not finite, or
-    has another shape than what was there or came first, is left out."""
+def with_shared(
+    state: ServerState, before: Tensors, updates: Iterable[ClientUpdate], names: frozenset[str]
+) -> ServerState:
+    """The state with the mean of what the updates give. A name that nobody gave keeps what it had; names that no plug-in of
+    the experiment has, what is not finite, too much, or of another shape than most of the others, is left out."""
     given: dict[str, list[Vector]] = {}
     for update in sorted(updates, key=lambda update: update.client):
-        for name, tensors in update.shared.items():
-            for key, tensor in tensors.items():
-                alike = given.setdefault(f"{PREFIX}{name}/{key}", [])
-                known = before.get(f"{PREFIX}{name}/{key}", alike[0] if alike else tensor)
-                if tensor.shape == known.shape and np.isfinite(tensor).all():
-                    alike.append(tensor)
-    merged = {
-        key: np.mean(np.stack(tensors).astype(np.float64), axis=0).astype(np.float32)
-        for key, tensors in given.items()
-        if tensors
-    }
+        for name in names & update.shared.keys():
+            tensors = update.shared[name]
+            if sum(tensor.size for tensor in tensors.values()) <= MOST_VALUES:
+                for key, tensor in tensors.items():
+                    given.setdefault(f"{PREFIX}{name}/{key}", []).append(tensor)
+    merged = {}
+    for key, tensors_of in given.items():
+        shape, _ = Counter(tensor.shape for tensor in tensors_of).most_common(1)[0]
+        alike = [tensor for tensor in tensors_of if tensor.shape == shape and np.isfinite(tensor).all()]
+        if alike:
+            merged[key] = np.asarray(np.mean(np.stack(alike).astype(np.float64), axis=0), dtype=np.float32)
     return replace(state, memory={**state.memory, **_shared(before), **merged})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain, islice
 from typing import Any, Protocol, runtime_checkable
 
 from fedse import atomic
@@ -20,7 +21,7 @@ from fedse.experience.journal import Journal
 from fedse.federation.server import Server
 from fedse.probes.evaluation import evaluation_of
 from fedse.protocols import Engine
-from fedse.types import Adapter, Episode, Learned, Lesson, RoundTask, Split, Trajectory
+from fedse.types import Adapter, Episode, Learned, Lesson, RoundTask, Split, Trajectory, WorldScore
 
 BEGINNING = "(beginning)"
 SHARED = "(shared)"
@@ -89,12 +90,19 @@ def _everywhere(
 ) -> Mapping[str, Any]:
     """Play one adapter at all clients, with logs apart from those of the run."""
     task = RoundTask(number, "evaluate", pack(adapter), adapter.layout, adapter.config, split)
-    scores = []
+    together: dict[str, tuple[Adapter, list[Client]]] = {}
     for client in sorted(clients, key=lambda client: client.name):
-        evaluation = evaluation_of(client.probes)
-        played = _of_one_process(engine).play(client.adapters.completed(adapter, number), evaluation.plan(task))
-        journal_of(client, title).write(task.name, played)
-        scores += [(client.name, score) for score in evaluation.score(task, played)]
+        completed = client.adapters.completed(adapter, number)
+        together.setdefault(completed.digest(), (completed, []))[1].append(client)
+    found: dict[str, list[WorldScore]] = {}
+    for completed, players in together.values():
+        plans = {client.name: evaluation_of(client.probes).plan(task) for client in players}
+        played = iter(_of_one_process(engine).play(completed, list(chain.from_iterable(plans.values()))))
+        for client in players:
+            own = list(islice(played, len(plans[client.name])))
+            journal_of(client, title).write(task.name, own)
+            found[client.name] = evaluation_of(client.probes).score(task, own)
+    scores = [(name, score) for name in sorted(found) for score in found[name]]
     summary = summarise(scores)
     return {
         "adapter": adapter.digest(),

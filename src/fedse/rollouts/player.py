@@ -49,6 +49,8 @@ class Player:
         self.chat = chat
         self.context = context
         self._finished = finished
+        if getattr(policy, "asks_for_actions", False) and not isinstance(policy, Restricts):
+            raise BadInput("policy: it asks for legal actions and lacks `restrict` or `require_room`.")
         self._restricts = policy if isinstance(policy, Restricts) and policy.asks_for_actions else None
         self._worlds = worlds_in(processes, listing=self._restricts is not None)
         self._opening = cache(chat.opening)

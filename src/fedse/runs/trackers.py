@@ -15,11 +15,15 @@ class Trackers:
         self.trackers = list(trackers)
 
     def record(self, event: str, **fields: Any) -> None:
+        failed = []
         for tracker in list(self.trackers):
             try:
                 tracker.record(event, **fields)
             except Exception as error:
                 # Observing a run may never end it: a tracker that fails (a closed terminal) is not asked again.
                 self.trackers.remove(tracker)
-                what = f"the tracker {type(tracker).__name__} failed at '{event}' ({type(error).__name__}: {error})"
-                self.record("warning", kind="tracker_failed", message=f"{what} and is told nothing more.")
+                failed.append(
+                    f"the tracker {type(tracker).__name__} failed at '{event}' ({type(error).__name__}: {error})"
+                )
+        for what in failed:
+            self.record("warning", kind="tracker_failed", message=f"{what} and is told nothing more.")

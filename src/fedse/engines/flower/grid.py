@@ -133,7 +133,8 @@ class GridEngine:
         if not reply.has_error():
             try:
                 return read_answer(from_records(reply.content), client, task, self._sites.plan)
-            except (KeyError, TypeError, ValueError, AttributeError):
+            except Exception:
+                # Whatever a site sends, the others go on.
                 return ClientFailure(client, task.name, "UnreadableAnswer")
         code = reply.error.code
         if code in (_MESSAGE_GONE, _REPLY_GONE, _NODE_GONE):

@@ -1,0 +1,85 @@
+"""What a client demands of its plug-ins: nobody learns from held-out tasks, outcomes stay the world's, no text leaves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fedse.clients.site import Site
+from fedse.errors import BadInput
+from fedse.types import Episode, Outcome, Play, Purpose, RoundTask, Tensors, Trajectory, WorldScore
+
+T = TypeVar("T")
+
+
+def asked_of(plugin: object, made: Generator[Play, list[Trajectory], T]) -> Generator[Play, list[Trajectory], T]:
+    """What a curriculum or a judge returned, if it can ask for episodes."""
+    if not isinstance(made, Generator):
+        raise BadInput(
+            f"{type(plugin).__name__}: it has to be a generator; one that asks for no episodes begins with `yield from ()`."
+        )
+    return made
+
+
+def checked_plan(site: Site, task: RoundTask, planned: Sequence[Episode]) -> Sequence[Episode]:
+    """What is explored: training tasks of this site, each attempt once."""
+    seen = set()
+    for episode in planned:
+        place = site.places.get(episode.world)
+        own = episode.client == site.name and episode.round == task.round and place is not None
+        if not own or episode.purpose is not Purpose.EXPLORE:
+            raise BadInput(
+                f"curriculum: it planned an episode that is not an exploration of site '{site.name}' in round {task.round}: "
+                "make episodes with `site.episode(label, task, Purpose.EXPLORE, round, ...)`."
+            )
+        assert place is not None
+        if episode.task.id not in place.training:
+            raise BadInput(f"curriculum: '{episode.task.id}' is not a training task of the world '{episode.world}'.")
+        key = (episode.world, episode.task.id, episode.attempt)
+        if key in seen:
+            raise BadInput(
+                f"curriculum: it planned attempt {episode.attempt} at task '{episode.task.id}' of '{episode.world}' twice: "
+                "give each attempt at a task a number of its own."
+            )
+        seen.add(key)
+    return planned
+
+
+def with_rewards(explored: Sequence[Trajectory], judged: Sequence[Trajectory]) -> list[Trajectory]:
+    """What was explored, with what the judge gave; everything else stays as it was played."""
+    finished = [item for item in explored if item.outcome is not Outcome.ERROR]
+    if [_place(item) for item in finished] != [_place(item) for item in judged]:
+        raise BadInput("judge: it has to return every trajectory that it was given, once and in order.")
+    given = iter(judged)
+    return [
+        item if item.outcome is Outcome.ERROR else replace(item, rewards=_numbers(next(given).rewards))
+        for item in explored
+    ]
+
+
+def _place(trajectory: Trajectory) -> tuple[str, str, int]:
+    return trajectory.world, trajectory.task, trajectory.attempt
+
+
+def _numbers(rewards: Mapping[str, Any]) -> dict[str, float]:
+    found = {str(name): float(value) for name, value in rewards.items()}
+    if not all(map(math.isfinite, found.values())):
+        raise BadInput(f"judge: rewards have to be finite numbers, not {found}.")
+    return found
+
+
+def checked_scores(site: Site, name: str, scores: Sequence[WorldScore]) -> tuple[WorldScore, ...]:
+    """What a probe found. Its worlds are the site's: a sentence in their place would leave the site."""
+    for score in scores:
+        if score.world not in site.places:
+            raise BadInput(f"probe '{name}': a score is of one of the worlds {', '.join(site.places)}, by its label.")
+    return tuple(scores)
+
+
+def plain(given: Tensors) -> Tensors:
+    """Copies in float32: the same numbers in every engine, and nobody else's arrays."""
+    return {name: np.array(tensor, dtype=np.float32) for name, tensor in given.items()}
