@@ -31,6 +31,7 @@ LAYERS = [
     {"engines"},
     {"experiment_file", "methods", "parts"},
     {"experiment_options"},
+    {"resuming"},
     {"experiment"},
     {"sweeps", "apps"},
     {"cli"},

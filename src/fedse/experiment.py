@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +29,7 @@ from fedse.plugins import build, is_inline
 from fedse.privacy.door import Door
 from fedse.probes.evaluation import Evaluation
 from fedse.protocols import Closes, DependsOnFiles, Engine, Model, Tracker
+from fedse.resuming import check_start_files, check_worlds, conflict, has_begun, world_versions
 from fedse.rollouts.player import check_actions
 from fedse.rollouts.stepping import MakeWorld
 from fedse.runs import made_with
@@ -295,15 +295,15 @@ def prepare(
     parts = None if make_engine else build_parts(experiment)
     warnings: list[Mapping[str, Any]] = []
     start = ""
-    if parts is not None and not _has_begun(path):
+    if parts is not None and not has_begun(path):
         check_actions(parts.policy, [item for makers in parts.worlds.values() for item in makers.items()])
         learning = [name for name, options in experiment.clients.items() if experiment.learning and options.learns]
         warnings = check_start(parts, learning)
         if learning and isinstance(parts.start, DependsOnFiles):
             start = parts.start.fingerprint()
-        _same_start(path, start)
+        check_start_files(path, start)
     worlds = {} if parts is None else world_versions(parts)
-    _same_worlds(path, worlds)
+    check_worlds(path, worlds)
     folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest(), start, worlds)
     folder.lock()
     try:
@@ -335,7 +335,7 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Seque
             "here, the keys marked (*) in docs/reference.md."
         )
     parts = build_parts(experiment)
-    _same_worlds(folder.path, world_versions(parts))
+    check_worlds(folder.path, world_versions(parts))
     folder.lock()
     return assemble(experiment, parts, folder, trackers)
 
@@ -343,59 +343,3 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Seque
 def stored_experiment(folder: RunFolder) -> Experiment:
     """What a run was made with, to look at: the classes of its authors' own plug-ins need not be at hand."""
     return load_experiment(folder.path / "experiment.yaml", stored=True)
-
-
-def _has_begun(path: Path) -> bool:
-    """Whether all buffers of the run have what they begin with."""
-    return (path / "manifest.json").exists() and bool(RunFolder.existing(path).last_round())
-
-
-def conflict(path: Path, experiment: Experiment) -> str:
-    """Why a folder cannot go on with an experiment: it holds another one. More rounds, or another value of what changes no
-    result, go on."""
-    if not (path / "manifest.json").exists():
-        return ""
-    folder = RunFolder.existing(path)
-    stored = load_experiment(folder.path / "experiment.yaml")
-    if changed := differences(stored.identity(), experiment.identity()):
-        return (
-            f"{path} holds a run of another experiment (different: {', '.join(changed)}): give this one another name, "
-            "or remove the folder."
-        )
-    done = folder.last_round() or 0
-    if experiment.rounds < done:
-        return f"{path} already has {done} rounds, more than the {experiment.rounds} asked for."
-    return ""
-
-
-def world_versions(parts: Parts) -> dict[str, str]:
-    """What every world of an experiment says of itself: a changed version, or changed rules, make other results."""
-    found = {}
-    for client, makers in parts.worlds.items():
-        for label, make in makers.items():
-            world = make()
-            rules = hashlib.sha256(world.rules.encode()).hexdigest()[:8]
-            found[f"{client}/{label}"] = f"{world.name} version {getattr(world, 'version', 0)}, rules {rules}"
-    return found
-
-
-def _same_worlds(path: Path, worlds: Mapping[str, str]) -> None:
-    if not (path / "manifest.json").exists():
-        return
-    noted = RunFolder.existing(path).manifest().get("worlds", {})
-    for place in sorted(noted.keys() & worlds.keys()):
-        if noted[place] != worlds[place]:
-            raise RunConflict(
-                f"{path} was made with another state of the world {place} ({noted[place]}; here it is {worlds[place]}): its "
-                "results and new ones would not be of the same experiment. Give this one another name, or use the fedse "
-                "that the run was made with."
-            )
-
-
-def _same_start(path: Path, start: str) -> None:
-    """Some buffers may have begun with what the files held when the run was made; the others must not get something else."""
-    if (path / "manifest.json").exists() and RunFolder.existing(path).manifest().get("start", start) != start:
-        raise RunConflict(
-            f"{path} was begun with another content of the file that `start` names, and its first round is not complete: "
-            "restore the file, give this experiment another name, or remove the folder."
-        )

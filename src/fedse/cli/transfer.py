@@ -121,7 +121,8 @@ def _matrix_table(
 def without(experiment: Experiment, folder: Path) -> list[Cell]:
     """For each client that learns, the same experiment in which it only measures."""
     from fedse.errors import BadInput
-    from fedse.experiment import Experiment, conflict
+    from fedse.experiment import Experiment
+    from fedse.resuming import conflict
     from fedse.sweeps.grid import Cell
 
     learning = [name for name, options in experiment.clients.items() if options.learns]

@@ -25,11 +25,12 @@ from pydantic import Field, ValidationError
 
 from fedse.errors import BadInput
 from fedse.evaluation.measured import has_evaluation
-from fedse.experiment import Experiment, conflict
+from fedse.experiment import Experiment
 from fedse.experiment_file import KeyPath, explain, override, read_yaml
 from fedse.experiment_options import NAME, validated
 from fedse.methods import Method
 from fedse.plugins import PluginOptions
+from fedse.resuming import conflict
 from fedse.runs.folder import RunFolder
 
 LONGEST_NAME = 100

@@ -1,0 +1,69 @@
+"""Whether a run folder can go on with an experiment: the same one, with the same worlds, begun from the same files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from fedse.errors import RunConflict
+from fedse.experiment_file import differences
+from fedse.experiment_options import Experiment, load_experiment
+from fedse.parts import Parts
+from fedse.runs.folder import RunFolder
+
+
+def has_begun(path: Path) -> bool:
+    """Whether all buffers of the run have what they begin with."""
+    return (path / "manifest.json").exists() and bool(RunFolder.existing(path).last_round())
+
+
+def conflict(path: Path, experiment: Experiment) -> str:
+    """Why a folder cannot go on with an experiment: it holds another one. More rounds, or another value of what changes no
+    result, go on."""
+    if not (path / "manifest.json").exists():
+        return ""
+    folder = RunFolder.existing(path)
+    stored = load_experiment(folder.path / "experiment.yaml")
+    if changed := differences(stored.identity(), experiment.identity()):
+        return (
+            f"{path} holds a run of another experiment (different: {', '.join(changed)}): give this one another name, "
+            "or remove the folder."
+        )
+    done = folder.last_round() or 0
+    if experiment.rounds < done:
+        return f"{path} already has {done} rounds, more than the {experiment.rounds} asked for."
+    return ""
+
+
+def world_versions(parts: Parts) -> dict[str, str]:
+    """What every world of an experiment says of itself: a changed version, or changed rules, make other results."""
+    found = {}
+    for client, makers in parts.worlds.items():
+        for label, make in makers.items():
+            world = make()
+            rules = hashlib.sha256(world.rules.encode()).hexdigest()[:8]
+            found[f"{client}/{label}"] = f"{world.name} version {getattr(world, 'version', 0)}, rules {rules}"
+    return found
+
+
+def check_worlds(path: Path, worlds: Mapping[str, str]) -> None:
+    if not (path / "manifest.json").exists():
+        return
+    noted = RunFolder.existing(path).manifest().get("worlds", {})
+    for place in sorted(noted.keys() & worlds.keys()):
+        if noted[place] != worlds[place]:
+            raise RunConflict(
+                f"{path} was made with another state of the world {place} ({noted[place]}; here it is {worlds[place]}): its "
+                "results and new ones would not be of the same experiment. Give this one another name, or use the fedse "
+                "that the run was made with."
+            )
+
+
+def check_start_files(path: Path, start: str) -> None:
+    """Some buffers may have begun with what the files held when the run was made; the others must not get something else."""
+    if (path / "manifest.json").exists() and RunFolder.existing(path).manifest().get("start", start) != start:
+        raise RunConflict(
+            f"{path} was begun with another content of the file that `start` names, and its first round is not complete: "
+            "restore the file, give this experiment another name, or remove the folder."
+        )
