@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from fedse.parts import MakePlayers, Parts, check_start, make_players, make_worl
 from fedse.plugins import build, is_inline
 from fedse.privacy.door import Door
 from fedse.probes.evaluation import Evaluation
-from fedse.protocols import Closes, DependsOnFiles, Engine, Model, Tracker
+from fedse.protocols import Closes, DependsOnFiles, Engine, Tracker
 from fedse.resuming import check_start_files, check_worlds, conflict, has_begun, world_versions
 from fedse.rollouts.player import check_actions
 from fedse.rollouts.stepping import MakeWorld
@@ -95,8 +95,6 @@ def _build_client(
     return Client(
         site=site,
         adapters=ClientAdapters(name, experiment.seed, folder, plan_of(parts.aggregator), experiment.personal, shares),
-        curriculum=build("curriculum", experiment.curriculum, site),
-        judge=build("judge", experiment.judge, site),
         experience=Experience(
             site, parts.start, build("filter", experiment.filter), buffer, Journal(folder / "episodes")
         ),
@@ -105,6 +103,7 @@ def _build_client(
             **{label: build("probe", part, site) for label, part in experiment.labelled_probes().items()},
         },
         door=Door(folder / "ledger.jsonl", experiment.sending),
+        **{slot: build(part.kind, part, site) for slot, part in experiment.client_slots().items()},
     )
 
 
@@ -174,36 +173,18 @@ MakeEngine = Callable[[Sites], Engine]
 
 def assemble(
     experiment: Experiment,
-    parts: Parts,
+    parts: Parts | None,
     run: RunFolder,
     trackers: Iterable[Tracker] = (),
+    make_engine: MakeEngine | None = None,
 ) -> Federation:
-    """Connect the parts. The caller holds the run's lock."""
-    tracker = _tracker(run, trackers, parts.model)
-    clients = cache(lambda: build_clients(experiment, parts, run))
-    sites = Sites(
-        names=tuple(sorted(experiment.holdings())),
-        run=experiment.name,
-        terms=experiment.terms(),
-        plan=plan_of(parts.aggregator),
-        tracker=tracker,
-        here=lambda: Household(parts.model, parts.policy, parts.learner, clients()),
-        elsewhere=partial(one_site, experiment, run.path.resolve()),
-    )
-    engine = build("engine", experiment.engine, sites)
-    server = _server(experiment, run, engine, parts.aggregator, tracker)
-    return Federation(
-        experiment, run, engine, server, clients, lambda: parts.model.initial_adapter(experiment.seed), parts
-    )
+    """Connect the parts. The caller holds the run's lock.
 
-
-def assemble_server(
-    experiment: Experiment, run: RunFolder, make_engine: MakeEngine, trackers: Iterable[Tracker] = ()
-) -> Federation:
-    """The server alone: its clients are on other machines. The model is built only if the run has no adapter yet."""
-
-    tracker = _tracker(run, trackers, sites="on other machines")
-    aggregator = build("aggregator", experiment.aggregator)
+    Without parts there is the server alone: its clients are on other machines, where `make_engine` reaches them, and the model
+    is built only if the run has no adapter yet.
+    """
+    aggregator = build("aggregator", experiment.aggregator) if parts is None else parts.aggregator
+    tracker = _tracker(run, trackers, parts)
     sites = Sites(
         names=tuple(sorted(experiment.holdings())),
         run=experiment.name,
@@ -211,28 +192,15 @@ def assemble_server(
         plan=plan_of(aggregator),
         tracker=tracker,
     )
-    engine = make_engine(sites)
-    server = _server(experiment, run, engine, aggregator, tracker)
-    return Federation(
-        experiment,
-        run,
-        engine,
-        server,
-        lambda: sites.here().clients,
-        lambda: build("model", experiment.model).initial_adapter(experiment.seed),
-    )
-
-
-def _tracker(run: RunFolder, trackers: Iterable[Tracker], model: Model | None = None, **more: str) -> Tracker:
-    tracker = Trackers([EventLog(run.path / "events.jsonl", time.time), *trackers])
-    # Observing a run may never end it, whatever a model of somebody's own says of itself.
-    with suppress(Exception):
-        tracker.record(made_with.EVENT, **made_with.describe(model), **more)
-    return tracker
-
-
-def _server(experiment: Experiment, run: RunFolder, engine: Engine, aggregator: Any, tracker: Tracker) -> Server:
-    return Server(
+    if parts is not None:
+        clients = cache(lambda: build_clients(experiment, parts, run))
+        sites = replace(
+            sites,
+            here=lambda: Household(parts.model, parts.policy, parts.learner, clients()),
+            elsewhere=partial(one_site, experiment, run.path.resolve()),
+        )
+    engine = build("engine", experiment.engine, sites) if make_engine is None else make_engine(sites)
+    server = Server(
         run,
         engine,
         aggregator,
@@ -243,6 +211,22 @@ def _server(experiment: Experiment, run: RunFolder, engine: Engine, aggregator: 
         experiment.seed,
         experiment.shares(),
     )
+
+    def initial_adapter() -> Adapter:
+        model = build("model", experiment.model) if parts is None else parts.model
+        adapter: Adapter = model.initial_adapter(experiment.seed)
+        return adapter
+
+    return Federation(experiment, run, engine, server, lambda: sites.here().clients, initial_adapter, parts)
+
+
+def _tracker(run: RunFolder, trackers: Iterable[Tracker], parts: Parts | None) -> Tracker:
+    tracker = Trackers([EventLog(run.path / "events.jsonl", time.time), *trackers])
+    elsewhere = {"sites": "on other machines"} if parts is None else {}
+    # Observing a run may never end it, whatever a model of somebody's own says of itself.
+    with suppress(Exception):
+        tracker.record(made_with.EVENT, **made_with.describe(parts.model if parts else None), **elsewhere)
+    return tracker
 
 
 def one_site(experiment: Experiment, folder: Path, name: str) -> Engine:
@@ -309,11 +293,7 @@ def prepare(
     try:
         if folder.manifest()["experiment"] != experiment.digest():
             folder.replace_experiment(experiment.to_yaml(), experiment.digest())
-        if parts is not None:
-            federation = assemble(experiment, parts, folder, trackers)
-        else:
-            assert make_engine is not None
-            federation = assemble_server(experiment, folder, make_engine, trackers)
+        federation = assemble(experiment, parts, folder, trackers, make_engine)
     except BaseException:
         folder.unlock()
         raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -196,16 +196,3 @@ def differences(one: Any, other: Any, key: str = "") -> list[str]:
             for found in differences(one[name], other[name], f"{key}.{name}" if key else str(name))
         ]
     return [] if one == other else [key]
-
-
-def numbered(names: Iterable[str]) -> list[str]:
-    """
-    >>> numbered(["maze", "wordle", "maze"])
-    ['maze', 'wordle', 'maze#2']
-    """
-    seen: dict[str, int] = {}
-    labels = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        labels.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -16,12 +16,12 @@ from fedse.clients.personal import PersonalOptions
 from fedse.clients.site import ExplorationOptions, Origin
 from fedse.errors import BadInput
 from fedse.experience.buffer import BufferOptions
-from fedse.experiment_file import KeyPath, explain, numbered, override, read_yaml, to_yaml
+from fedse.experiment_file import KeyPath, explain, override, read_yaml, to_yaml
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import ParticipationOptions
 from fedse.federation.server import LimitOptions
 from fedse.methods import Method, Sharing, expand
-from fedse.plugins import STORED, Part, PartOf, PluginOptions, capability, resolve
+from fedse.plugins import STORED, ClientSlot, Part, PartOf, PluginOptions, capability, resolve
 from fedse.privacy.door import SendingOptions
 from fedse.probes.evaluation import EvaluationOptions
 
@@ -33,6 +33,19 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
 def _part(kind: str, default: str) -> Any:
     """The default of a slot: a plug-in with all its own defaults."""
     return Field(default_factory=lambda: PartOf(kind).default_part(default))
+
+
+def numbered(names: Iterable[str]) -> list[str]:
+    """
+    >>> numbered(["maze", "wordle", "maze"])
+    ['maze', 'wordle', 'maze#2']
+    """
+    seen: dict[str, int] = {}
+    labels = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        labels.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return labels
 
 
 class ClientOptions(PluginOptions):
@@ -81,9 +94,9 @@ class Experiment(PluginOptions):
     """What buffers begin with."""
     exploration: ExplorationOptions = ExplorationOptions()
     """How much clients explore."""
-    curriculum: Annotated[Part, PartOf("curriculum", "uniform")] = _part("curriculum", "uniform")
+    curriculum: Annotated[Part, ClientSlot("curriculum", "uniform")] = _part("curriculum", "uniform")
     """Which tasks they explore."""
-    judge: Annotated[Part, PartOf("judge", "world")] = _part("judge", "world")
+    judge: Annotated[Part, ClientSlot("judge", "world")] = _part("judge", "world")
     """What an exploration is worth."""
     filter: Annotated[Part, PartOf("filter", "success")] = _part("filter", "success")
     """Which trajectories are remembered."""
@@ -158,6 +171,15 @@ class Experiment(PluginOptions):
         labels = numbered(re.split(r"[:.]", part.name.split("#")[0])[-1] for part in self.probes)
         return dict(zip((label.replace("#", "_") for label in labels), self.probes, strict=True))
 
+    def client_slots(self) -> dict[str, Part]:
+        """What is chosen for the slots of a client's round, by the names of the fields."""
+        fields = type(self).model_fields.items()
+        return {
+            name: getattr(self, name)
+            for name, field in fields
+            if any(isinstance(m, ClientSlot) for m in field.metadata)
+        }
+
     def plugin_names(self) -> set[str]:
         """Of everything in the experiment that can be chosen."""
         chosen = [value for name in type(self).model_fields if isinstance(value := getattr(self, name), Part)]
@@ -170,7 +192,7 @@ class Experiment(PluginOptions):
 
     def shares(self) -> frozenset[str]:
         """Names under which plug-ins of clients tell each other numbers."""
-        telling = [resolve(part.kind, part.name) for part in (self.curriculum, self.judge, *self.probes)]
+        telling = [resolve(part.kind, part.name) for part in (*self.client_slots().values(), *self.probes)]
         return frozenset(str(kind.shares) for kind in telling if hasattr(kind, "shares"))
 
     @property

@@ -339,6 +339,10 @@ class PartOf:
         return handler({"kind": self.kind, "name": value["name"], "options": options.model_dump()})
 
 
+class ClientSlot(PartOf):
+    """A slot of `Client.work`: its plug-in is built with the client's `Site` and given to the client by the field's name."""
+
+
 def capability(part: Part, name: str) -> bool:
     """What a plug-in's class says of itself, such as `in_process`; unsaid it is False."""
     return not part.foreign and bool(getattr(resolve(part.kind, part.name), name, False))

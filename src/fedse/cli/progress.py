@@ -47,6 +47,8 @@ class Progress:
         self._rows: dict[str, _ClientRow] = {}
         self._times: list[float] = []
         self._apart = False
+        self._invalid: dict[str, dict[str, int]] = {}
+        """Of each client the worlds that were warned of, and the round in which they were last."""
         self._began = time.monotonic()
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4, transient=True)
 
@@ -130,9 +132,16 @@ class Progress:
                 f"  {client}: {found}, nothing to learn from: sits out round {round}", soft_wrap=True, markup=False
             )
 
-    def _on_warning(self, message: str, still: bool = False, **_: Any) -> None:
-        if not still:
+    def _on_warning(self, message: str, kind: str = "", **fields: Any) -> None:
+        if kind != "mostly_invalid" or self._is_new(**fields):
             self.console.print(f"  {message}", soft_wrap=True, markup=False)
+
+    def _is_new(self, client: str, world: str, round: int, **_: Any) -> bool:
+        """Whether the last round did not say the same. What is said of one world covers what is said of all together."""
+        known = self._invalid.setdefault(client, {})
+        last = [known[world]] if world in known else [] if world else list(known.values())
+        known[world] = round
+        return max(last, default=-1) < round - 1
 
     def _on_waiting(self, task: str, clients: list[str]) -> None:
         self.console.print(f"{task}: waiting for {', '.join(clients)}", soft_wrap=True)

@@ -69,7 +69,6 @@ class Server:
         self.tracker = tracker
         self.shares = shares
         self.exchange = Exchange(engine, participation or ParticipationOptions(), seed, tracker)
-        self._mostly_invalid: dict[str, set[str]] = {}
 
     def federate(self, rounds: int, begin: Callable[[], Adapter], deadline: float | None = None) -> ServerState:
         """Run up to round `rounds` from the newest complete one. Raises `Stopped` at the first round past the deadline."""
@@ -107,25 +106,10 @@ class Server:
             metrics=dict(update.metrics),
             scores=[asdict(score) for score in update.scores],
         )
-        self._warn_of_invalid_actions(update)
-        return self._bears_errors(update)
-
-    def _warn_of_invalid_actions(self, update: ClientUpdate) -> None:
-        """Every round in which it is so is recorded; `still` marks what needs no second sentence."""
-        known = self._mostly_invalid.setdefault(update.client, set())
-        found = mostly_invalid(update)
-        for item in found:
-            # What is said of one world covers what is said of all of them together.
-            still = item.world in known if item.world else bool(known)
+        for item in mostly_invalid(update):
             message = item.message(update.round)
-            self.tracker.record(
-                "warning", kind="mostly_invalid", round=update.round, still=still, message=message, **asdict(item)
-            )
-            known.add(item.world)
-        if found:
-            known -= {score.world for score in update.scores} - {item.world for item in found}
-        else:
-            known.clear()
+            self.tracker.record("warning", kind="mostly_invalid", round=update.round, message=message, **asdict(item))
+        return self._bears_errors(update)
 
     def _bears_errors(self, update: ClientUpdate) -> bool:
         """Whether the update can be used; stop, or leave it out, when worlds break more often than the experiment allows."""
