@@ -180,8 +180,8 @@ def assemble(
 ) -> Federation:
     """Connect the parts. The caller holds the run's lock.
 
-    Without parts there is the server alone: its clients are on other machines, where `make_engine` reaches them, and the model
-    is built only if the run has no adapter yet.
+    Without parts there is the server alone. Its clients are on other machines, where `make_engine` reaches them, and the
+    model is built only if the run has no adapter yet.
     """
     aggregator = build("aggregator", experiment.aggregator) if parts is None else parts.aggregator
     tracker = _tracker(run, trackers, parts)
