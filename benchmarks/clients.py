@@ -31,7 +31,7 @@ from fedse.experiment import Experiment
 from fedse.runs.folder import RunFolder
 
 COUNTS = [1, 3, 10, 30, 100, 300, 1000]
-WORLD = {"name": "maze", "rules": "brief", "observation_length": "brief", "size": 3, "longest": 4, "turn_limit": 4}
+WORLD = {"name": "maze", "rules": "bare", "observation_length": "brief", "size": 3, "longest": 4, "turn_limit": 4}
 
 
 def experiment(clients: int, rounds: int) -> Experiment:
