@@ -62,7 +62,7 @@ def tiny() -> Any:
     """A random Llama small enough to train in a test. Shared: whoever uses it loads the adapter they mean."""
     from fedse.models.tiny import Tiny
 
-    return Tiny(width=32, layers=2, context=2048, threads=1)
+    return Tiny(width=32, layers=2, context=2048, device="cpu", threads=1)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def table_experiment() -> Callable[..., Experiment]:
 TINY_FILE = """
 name: tiny
 rounds: 2
-model: {name: tiny, width: 32, layers: 2, threads: 1}
+model: {name: tiny, width: 32, layers: 2, device: cpu, threads: 1}
 clients:
   maze: {worlds: [{name: maze, rules: brief, observation_length: brief, turn_limit: 4}]}
   wordle: {worlds: [{name: wordle, rules: brief, guesses: 2}]}

@@ -95,25 +95,32 @@ def test_bfloat16_is_as_near_to_the_true_gradient_as_the_padded_pass(way: str, o
         assert distance(ours[1], exact[1]) < 0.15
 
 
-def test_a_recorded_pass_reads_the_frozen_tensors_of_the_adapter_that_it_holds_now() -> None:
+@pytest.mark.parametrize(("dtype", "way", "nearest"), [("bfloat16", RecordedPass, 0.15), ("float32", PackedPass, 1e-4)])
+def test_a_pass_reads_the_frozen_tensors_of_the_adapter_that_it_holds_now(
+    dtype: str, way: type[Pass], nearest: float
+) -> None:
+    """Smaller factors, not larger ones, make the other adapter: with factors 1.5 times as large the padded pass in bfloat16
+    is itself 0.46 away from the gradient in float32, and with these 0.06."""
+    torch.backends.cuda.matmul.allow_tf32 = False
     net = network(torch.bfloat16)
     adapter = further_pairs(net, "residual", "lora_A.weight")
-    other = replace(adapter, tensors={name: 1.5 * tensor for name, tensor in adapter.tensors.items()})
+    other = replace(adapter, tensors={name: 0.7 * tensor for name, tensor in adapter.tensors.items()})
     examples = conversations(400, 250, opening=90, vocabulary=1000)
+    net = net.to(getattr(torch, dtype))
     first = pass_for(net, checkpointing=False)
-    assert type(first) is RecordedPass
+    assert type(first) is way
     second = first.beside()
-    wanted = {}
+    exact, true = network(torch.bfloat16).float(), {}
+    further_pairs(exact, "residual", "lora_A.weight")
     for held in (adapter, other):
-        load_adapter(net, held)
-        wanted[id(held)] = padded_gradient(net, examples)[1]
-    # Two roundings of one gradient are 0.13 apart here, the gradients of the two adapters more than 1.
-    assert distance(wanted[id(adapter)], wanted[id(other)]) > 0.8
+        load_adapter(exact, held)
+        true[id(held)] = padded_gradient(exact, examples)[1]
+    assert distance(true[id(adapter)], true[id(other)]) > 0.5
     for held, beside in ((adapter, other), (other, adapter), (adapter, adapter)):
         first.begin(held)
         second.begin(beside)
-        assert distance(gradient_of(first, examples, 90)[1], wanted[id(held)]) < 0.2
-        assert distance(gradient_of(second, examples, 90)[1], wanted[id(beside)]) < 0.2
+        assert distance(gradient_of(first, examples, 90)[1], true[id(held)]) < nearest
+        assert distance(gradient_of(second, examples, 90)[1], true[id(beside)]) < nearest
 
 
 def test_recording_adds_a_gradient_once_and_on_top_of_what_is_there() -> None:

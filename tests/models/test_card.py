@@ -28,7 +28,7 @@ def test_size_and_parameters_are_those_of_the_files(tmp_path: Path) -> None:
 
 
 def test_the_numbers_on_the_cards_are_those_of_the_models() -> None:
-    base = Tiny().network.unload()
+    base = Tiny(device="cpu").network.unload()
     assert Tiny.card.count() == sum(tensor.numel() for tensor in base.parameters())
     adapter = Table().initial_adapter(0)
     assert Table.card.count() == sum(tensor.size for tensor in adapter.tensors.values())

@@ -60,7 +60,7 @@ def player(model: Any, legal: bool = True, reply_tokens: int = 40, processes: in
 def test_a_model_that_knows_nothing_acts_legally_in_every_world(name: str, options: dict[str, Any]) -> None:
     from fedse.models.tiny import Tiny
 
-    model = Tiny(width=32, layers=1, context=4096, threads=1)
+    model = Tiny(width=32, layers=1, context=4096, device="cpu", threads=1)
     kind = resolve("world", name)
 
     def make_world() -> Any:
@@ -195,7 +195,7 @@ def test_a_reply_too_short_for_an_action_is_refused_and_a_full_context_ends_the_
     assert all(step.valid for item in fits for step in item.steps)
     plan = episodes("maze", make_maze, 1)[:1]
     [whole] = player(tiny).play(plan, "adapter")
-    small = Tiny(width=32, layers=2, context=len(whole.token_ids) - 30, threads=1)
+    small = Tiny(width=32, layers=2, context=len(whole.token_ids) - 30, device="cpu", threads=1)
     [cut] = player(small).play(plan, "adapter")
     assert cut.outcome is Outcome.FAILURE and 0 < len(cut.steps) < len(whole.steps)
     assert cut.steps == whole.steps[: len(cut.steps)] and cut.train_mask[-1]

@@ -99,7 +99,7 @@ def test_a_reply_ends_at_its_limit_or_its_end_token(tiny: Any) -> None:
 def test_a_conversation_never_outgrows_the_context() -> None:
     from fedse.models.tiny import Tiny
 
-    small = Tiny(width=32, layers=1, context=128)
+    small = Tiny(width=32, layers=1, context=128, device="cpu")
     policy = TransformerPolicy(small, slots=2, reply_tokens=100)
     policy.load(small.initial_adapter(0))
     opening, turn = small.chat.opening("r" * 60), small.chat.turn("t" * 30)

@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from fedse.models.tiny import Tiny
 
     made = tmp_path_factory.mktemp("model")
-    model = Tiny(width=32, layers=2, context=4096, threads=1)
+    model = Tiny(width=32, layers=2, context=4096, device="cpu", threads=1)
     model.save_merged(model.initial_adapter(0), made)
     GenerationConfig(do_sample=True, eos_token_id=model.tokenizer.eos_token_id).save_pretrained(made)
     return made

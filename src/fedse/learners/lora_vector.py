@@ -82,6 +82,7 @@ class LoraVector:
         pieces = torch.split(values, [parameter.numel() for parameter in self.parameters])
         return [piece.view_as(parameter) for piece, parameter in zip(pieces, self.parameters, strict=True)]
 
-    @staticmethod
-    def _joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-        return torch.cat([tensor.detach().flatten().float() for tensor in tensors])
+    def _joined(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        # A network may lie on several devices; the vector lies on one.
+        home = self.parameters[0].device
+        return torch.cat([tensor.detach().flatten().to(home, torch.float32) for tensor in tensors])
