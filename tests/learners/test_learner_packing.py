@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from padded_reference import conversations
 
+from fedse.learners.graph_sizes import Sizes
 from fedse.learners.packing import Example, examples_of, group, opening_of, pack, parts_of
-from fedse.learners.recorded import Sizes, filled
+from fedse.learners.recorded import filled
 
 
 def test_batches_hold_everything_once_and_examples_of_like_length() -> None:
@@ -80,7 +81,7 @@ def test_the_context_cuts_and_what_has_no_reply_left_is_dropped() -> None:
 @pytest.mark.parametrize("opening", [0, 9])
 def test_padding_to_fixed_sizes_keeps_the_pack_and_adds_segments_of_its_own(opening: int) -> None:
     packed = pack(conversations(30, 40, 20, 33, 700, opening=9), opening)
-    sizes = Sizes.that_hold(packed)
+    sizes = Sizes.of_pack(packed).rounded_up()
     numbers = filled(packed, sizes)
     ids, positions, predicting, targets, edges = np.split(
         numbers, np.cumsum((sizes.tokens, sizes.tokens, sizes.predicting, sizes.predicting))
@@ -92,10 +93,3 @@ def test_padding_to_fixed_sizes_keeps_the_pack_and_adds_segments_of_its_own(open
     assert tuple(lengths[: len(packed.lengths)]) == packed.lengths
     assert edges[0] == 0 and edges[-1] == sizes.tokens and lengths.min() >= 0 and lengths.max() <= sizes.longest
     assert count <= sizes.tokens <= max(count * 1.13, count + 8)
-
-
-def test_few_sizes_hold_packs_of_many_sizes() -> None:
-    found = set()
-    for length in range(600, 1200):
-        found.add(Sizes.that_hold(pack(conversations(length, 300, opening=9), 9)).tokens)
-    assert len(found) <= 10

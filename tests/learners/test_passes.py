@@ -16,12 +16,13 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from fedse.adapters.swap import load_adapter
 from fedse.learners import packed_llama
 from fedse.learners.attention_kernels import CudaFlash, Plain
+from fedse.learners.graph_sizes import Sizes
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.packed_attention import Three
 from fedse.learners.packed_llama import PackedLlama
 from fedse.learners.packing import Example, opening_of, pack
 from fedse.learners.passes import PackedPass, PaddedPass, Pass, pass_for
-from fedse.learners.recorded import Sizes, filled, unfilled
+from fedse.learners.recorded import filled, unfilled
 from small_llamas import NETWORKS, SHAPE
 
 pytestmark = pytest.mark.filterwarnings("ignore:Model has .tie_word_embeddings:UserWarning")
@@ -129,9 +130,10 @@ def test_a_pack_that_is_padded_to_fixed_sizes_gives_the_same(opening: int, other
     network = adapted(NETWORKS["llama"](), TARGETS["all"])
     examples = conversations(150, 60, 233)
     packed = pack(examples, opening)
-    sizes = Sizes.that_hold(pack(conversations(*others), opening) if others else packed)
-    assert sizes.hold(packed)
-    assert (sizes == Sizes.that_hold(packed)) == (not others)
+    need = Sizes.of_pack(packed)
+    sizes = (Sizes.of_pack(pack(conversations(*others), opening)) if others else need).rounded_up()
+    assert sizes.holds(need)
+    assert (sizes == need.rounded_up()) == (not others)
     assert sizes.tokens > len(packed.ids) and sizes.predicting > len(packed.targets)
     importance = (torch.arange(sizes.predicting) < len(packed.targets)).float()
     tensors = unfilled(torch.from_numpy(filled(packed, sizes)), importance, sizes)
@@ -140,29 +142,6 @@ def test_a_pack_that_is_padded_to_fixed_sizes_gives_the_same(opening: int, other
     vector = LoraVector(network)
     loss = PackedLlama(network, vector).add_gradient(tensors)
     assert_same((loss.item(), vector.gradient), padded_gradient(network, examples))
-
-
-def test_sizes_hold_what_fits_into_them_without_much_waste() -> None:
-    packed = pack(conversations(*[200] * 6), 9)
-    sizes = Sizes.that_hold(packed)
-    assert sizes.hold(packed)
-    for change in (
-        {"tokens": sizes.tokens + sizes.tokens // 4},
-        {"tokens": len(packed.ids) - 1},
-        {"opening": 8},
-        {"longest": 190},
-        {"segments": 6},
-        {"predicting": 2 * sizes.predicting},
-        {"predicting": len(packed.targets) - 1},
-    ):
-        assert not replace(sizes, **change).hold(packed), change
-    # Each segment has a copy of the opening's keys.
-    assert not replace(sizes, segments=20 * sizes.segments).hold(packed)
-    without = pack(conversations(*[200] * 6), 0)
-    assert replace(Sizes.that_hold(without), segments=20 * sizes.segments).hold(without)
-    # Room for the tokens is not enough: what is empty is divided into segments, too.
-    tight = replace(sizes, segments=len(packed.lengths))
-    assert tight.tokens > len(packed.ids) and not tight.hold(packed)
 
 
 def test_in_bfloat16_the_gradient_is_as_near_to_the_true_one_as_that_of_the_padded_pass() -> None:

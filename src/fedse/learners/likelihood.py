@@ -38,11 +38,13 @@ class Fitting:
     ) -> None:
         examples = examples_of(trajectories, context)
         random = np.random.Generator(np.random.Philox(key=key))
-        self._batches = [chosen for _ in range(epochs) for chosen in group(examples, batch, random)]
         self._through, self._vector = through, through.vector
         self._opening = opening_of(examples) if through.shares_opening else 0
+        batches = [chosen for _ in range(epochs) for chosen in group(examples, batch, random)]
+        self._batches = [list(parts_of(chosen, self._opening, tokens_at_once)) for chosen in batches]
+        through.expect([part for parts in self._batches for part in parts], self._opening)
         self._epochs, self._schedule, self._rate = epochs, schedule, learning_rate
-        self._tokens_at_once, self._clip, self._proximal = tokens_at_once, clip, proximal
+        self._clip, self._proximal = clip, proximal
         self._optimiser = torch.optim.AdamW(
             [self._vector.values], lr=learning_rate, weight_decay=weight_decay, fused=True
         )
@@ -65,9 +67,9 @@ class Fitting:
         self._steps += 1
         return True
 
-    def _add_gradient(self, chosen: Sequence[Example]) -> None:
-        importance = 1.0 / sum(example.agent_tokens for example in chosen)
-        for part in parts_of(chosen, self._opening, self._tokens_at_once):
+    def _add_gradient(self, parts: Sequence[Sequence[Example]]) -> None:
+        importance = 1.0 / sum(example.agent_tokens for part in parts for example in part)
+        for part in parts:
             loss, tokens = self._through.add_gradient(part, self._opening, importance)
             # On the device: reading each number would make the host wait for the GPU.
             self._losses[self._steps] += loss

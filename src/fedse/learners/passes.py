@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from fedse.adapters.swap import load_adapter, read_adapter, train_only
+from fedse.learners.graph_sizes import Sizes
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.packed_attention import Segments
 from fedse.learners.packed_llama import PackedLlama, PackTensors
@@ -29,6 +30,10 @@ class Pass(Protocol):
 
     def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
         """Loss of the examples times `importance`, whose gradient is added to the vector's; tokens that were computed."""
+        ...
+
+    def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
+        """Get ready for these, which come next in any order."""
         ...
 
     def begin(self, start: Adapter) -> None:
@@ -67,6 +72,9 @@ class PackedPass:
         packed = pack(part, opening)
         return self._loss(packed, importance), len(packed.ids)
 
+    def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
+        """Every size is as good as any other."""
+
     def begin(self, start: Adapter) -> None:
         self.vector.hold(start)
 
@@ -90,6 +98,9 @@ class RecordedPass(PackedPass):
         super().__init__(vector, llama)
         self._recorded = Recorded(llama, vector)
 
+    def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
+        self._recorded.expect([Sizes.of_part(part, opening) for part in parts])
+
     def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
         return self._recorded.add_gradient(pack(part, opening), importance)
 
@@ -107,6 +118,9 @@ class PaddedPass:
     def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
         del opening  # Nothing is shared here.
         return self._padded.add_gradient(part, importance)
+
+    def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
+        """Every size is as good as any other."""
 
     def begin(self, start: Adapter) -> None:
         network = self._padded.network

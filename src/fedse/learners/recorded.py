@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 
+from fedse.learners.graph_sizes import Sizes, chosen_sizes, fitting
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.packed_attention import Segments
 from fedse.learners.packed_llama import PackedLlama, PackTensors
@@ -19,52 +19,6 @@ from fedse.stopwatch import during
 
 _STREAMS = 32
 """That PyTorch has for a GPU."""
-_STEPS = 8
-"""Sizes between a power of two and the next. More waste less on padding and record more graphs."""
-_MORE = (1.125, 1.125, 1.5, 2.0)
-"""A pack takes a graph that is there already if its `Sizes.work` is at most so much more than that of its own: recording one
-takes as long as several passes."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What is fixed in a graph."""
-
-    tokens: int
-    opening: int
-    segments: int
-    longest: int
-    predicting: int
-
-    @classmethod
-    def that_hold(cls, pack: Pack) -> Sizes:
-        tokens = _rounded_up(len(pack.ids), _STEPS)
-        longest = _rounded_up(max(pack.lengths), 1)
-        segments = len(pack.lengths) + -(-(tokens - len(pack.ids)) // longest)
-        return cls(tokens, pack.opening, _rounded_up(segments, 1), longest, _rounded_up(len(pack.targets), 2))
-
-    @property
-    def work(self) -> tuple[int, int, int, int]:
-        """What a pass takes: tokens, keys (each segment has a copy of the opening's), targets, and the longest segment."""
-        return self.tokens, self.tokens + (self.segments - 1) * self.opening, self.predicting, self.longest
-
-    def hold(self, pack: Pack) -> bool:
-        """And take not much more work than they must."""
-        least = Sizes.that_hold(pack)
-        return (
-            self.opening == pack.opening
-            and len(pack.ids) <= self.tokens
-            and len(pack.targets) <= self.predicting
-            and max(pack.lengths) <= self.longest
-            and len(pack.lengths) + -(-(self.tokens - len(pack.ids)) // self.longest) <= self.segments
-            and all(ours <= more * theirs for ours, more, theirs in zip(self.work, _MORE, least.work, strict=True))
-        )
-
-
-def _rounded_up(count: int, steps: int) -> int:
-    """To one of `steps` evenly spaced sizes between a power of two and the next."""
-    step = max(8, (1 << max(0, (count - 1).bit_length() - 1)) // steps)
-    return -(-count // step) * step
 
 
 def filled(pack: Pack, sizes: Sizes) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -119,6 +73,7 @@ class Recorded:
     def __init__(self, llama: PackedLlama, vector: LoraVector) -> None:
         self._llama, self._vector = llama, vector
         self._graphs: dict[Sizes, _Graph] = {}
+        self._planned: list[Sizes] = []
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = self._own_stream()
 
@@ -131,10 +86,14 @@ class Recorded:
                 return stream
         raise RuntimeError(f"{len(_HOLDERS)} adapters are trained at the same time; a GPU has {_STREAMS} streams.")
 
+    def expect(self, needs: Sequence[Sizes]) -> None:
+        """Choose the sizes that packs with these needs will go through; a graph is recorded when the first one comes."""
+        self._planned = chosen_sizes(needs, list(self._graphs))
+
     def add_gradient(self, pack: Pack, importance: float) -> tuple[torch.Tensor, int]:
         """Loss of the pack times `importance`, whose gradient is added to the vector's; tokens that were computed."""
-        suitable = [sizes for sizes in self._graphs if sizes.hold(pack)]
-        sizes = min(suitable, key=attrgetter("work"), default=Sizes.that_hold(pack))
+        need = Sizes.of_pack(pack)
+        sizes = fitting(need, [*self._graphs, *self._planned]) or need.rounded_up()
         factors = np.zeros(sizes.predicting, dtype=np.float32)
         factors[: len(pack.targets)] = importance
         numbers = filled(pack, sizes)
