@@ -85,6 +85,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "success_weighted": "fedse.aggregators.success_weighted:SuccessWeighted",
         "adaptive": "fedse.aggregators.adaptive:Adaptive",
         "fedavgm": "fedse.aggregators.fedavgm:FedAvgM",
+        "fedexp": "fedse.aggregators.fedexp:FedExP",
         "fedadam": "fedse.aggregators.fedadam:FedAdam",
         "fedyogi": "fedse.aggregators.fedyogi:FedYogi",
         "median": "fedse.aggregators.median:CoordinateMedian",
