@@ -150,7 +150,6 @@ def test_learning_on_a_gpu_goes_where_learning_on_a_cpu_goes() -> None:
     (_, on_cpu), (_, on_gpu) = learned["cpu"], learned["cuda"]
     assert on_gpu["first_loss"] == pytest.approx(on_cpu["first_loss"], rel=0.02)
     assert on_gpu["loss"] == pytest.approx(on_cpu["loss"], rel=0.05)
-    assert on_gpu["padded_share"] < 0.15
 
 
 @pytest.mark.parametrize("adapters", [2, 5])
