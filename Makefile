@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint format reference clean
+.PHONY: demo test test-all torture lint format reference clean
 
 demo: $(READY)
 	$(BIN)/fedse demo
@@ -17,11 +17,16 @@ demo: $(READY)
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test: $(READY)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not torture"
 
 # Tests of real processes, hubs and kills wait more than they compute: a third test process fills the gaps.
 test-all: $(READY)
-	$(PYTEST) -n 3 --durations=15
+	$(PYTEST) -n 3 --durations=15 -m "not torture"
+
+# Proofs that take minutes to hours: damaged inputs by the hundred thousand, kills, real weights.
+torture: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m torture
+	$(PYTEST) -m torture
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -51,7 +51,8 @@ def kill_until_done(file: Path, runs: Path, longest: float, chance: random.Rando
             done += 1
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.torture
+@pytest.mark.timeout(900)
 def test_twenty_kills_at_random_moments_change_nothing(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
@@ -76,10 +77,12 @@ def killed_at(operation: int, file: Path, runs: Path) -> subprocess.CompletedPro
     return subprocess.run(command, capture_output=True, text=True, timeout=200)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "kills", [pytest.param(4, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.torture)]
+)
 def test_a_kill_at_any_file_operation_changes_nothing(
-    table_experiment: Callable[..., Experiment], tmp_path: Path
+    table_experiment: Callable[..., Experiment], tmp_path: Path, kills: int
 ) -> None:
     file = tmp_path / "experiment.yaml"
     file.write_text(table_experiment(rounds=2).to_yaml())
@@ -87,7 +90,7 @@ def test_a_kill_at_any_file_operation_changes_nothing(
     digest, operations = whole.stdout.split()
     total = int(operations)
     assert total > 40
-    for operation in range(1, total, max(1, total // 25)):
+    for operation in range(1, total, max(1, total // kills)):
         runs = tmp_path / f"at{operation}"
         assert killed_at(operation, file, runs).returncode == -signal.SIGKILL
         assert killed_at(0, file, runs).stdout.split()[0] == digest, f"killed at operation {operation} of {total}"

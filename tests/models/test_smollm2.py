@@ -29,7 +29,7 @@ def test_before_it_is_pulled_the_error_says_how_to_get_it(tmp_path: Path, monkey
         SmolLM2(device="cpu")
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_the_tokenizer_writes_conversations_as_smollm2_was_taught(pulled: Path) -> None:
     from transformers import AutoTokenizer
 
@@ -51,7 +51,7 @@ def test_the_tokenizer_writes_conversations_as_smollm2_was_taught(pulled: Path) 
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_the_weights_are_those_of_the_gguf_file(pulled: Path, smollm2_wheel: Path, tmp_path: Path) -> None:
     import numpy as np
     from gguf import GGUFReader, dequantize
@@ -76,7 +76,7 @@ def test_the_weights_are_those_of_the_gguf_file(pulled: Path, smollm2_wheel: Pat
     assert sum(tensor.size for tensor in stored.values()) == SmolLM2.card.count()
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_it_answers_in_english(pulled: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -89,7 +89,7 @@ def test_it_answers_in_english(pulled: Path) -> None:
     assert tokenizer.decode(answer) == "The capital of France is Paris.<|im_end|>"
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_one_federated_round(pulled: Path, tmp_path: Path) -> None:
     import peft
     import torch

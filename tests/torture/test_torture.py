@@ -1,0 +1,19 @@
+"""A small part of `make torture`: nothing that is damaged is taken without a word, and nothing ends in a traceback."""
+
+from __future__ import annotations
+
+import pytest
+
+from .cases import OUTCOMES, outcomes
+
+SEED = 20_260
+CASES: dict[str, int] = {}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_what_is_damaged_is_refused_or_makes_no_difference(kind: str) -> None:
+    counted, wrong = outcomes(kind, SEED, range(CASES[kind]))
+    assert not wrong, next(iter(wrong.items()))
+    assert counted.total() == CASES[kind] and set(counted) <= set(OUTCOMES)
+    # Cases that all do nothing, or are all refused, would prove nothing.
+    assert counted["refused"] > CASES[kind] // 10
