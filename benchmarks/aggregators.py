@@ -56,7 +56,7 @@ def begin(layers: int) -> ServerState:
 
 def answers(state: ServerState, aggregator: Any, clients: int, folder: Path) -> list[UpdateFile]:
     """Each client moves every entry by a tenth of the adapter's spread, in a direction of its own."""
-    asked = sent(state.adapter, plan_of(aggregator))
+    asked = sent(state.adapter, plan_of(aggregator).in_round(state.round + 1))
     vector = pack(asked)
     spread = 0.1 * float(vector.std())
     found = []
@@ -107,7 +107,7 @@ def distance(state: ServerState, following: ServerState, updates: list[UpdateFil
 
 def _shares_all(aggregator: Any) -> bool:
     """Where clients keep a factor, each has a product of its own and there is no mean to be near to."""
-    plan = plan_of(aggregator)
+    plan = plan_of(aggregator).in_round(1)
     return plan.trained == plan.sent
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fedse.adapters.packing import pack
 from fedse.aggregators import rule
-from fedse.aggregators.check import HeldUpdate, some_adapter, some_state
+from fedse.aggregators.check import HeldUpdate, check_aggregator, some_adapter, some_state, some_updates
 from fedse.aggregators.fedadam import FedAdam
 from fedse.aggregators.fedavgm import FedAvgM
 from fedse.aggregators.fedyogi import FedYogi
@@ -173,3 +173,20 @@ def test_an_update_of_another_rank_is_refused_in_a_sentence() -> None:
     other = some_adapter(0, rank=5)
     with pytest.raises(BadInput, match=r"client 'c' has other tensors or ranks than CoordinateMedian"):
         CoordinateMedian().aggregate(STATE, [HeldUpdate("c", other.layout, pack(other))])
+
+
+def test_nesterovs_step_is_torchs() -> None:
+    import torch
+
+    state = some_state()
+    ahead = FedAvgM(momentum=0.9, learning_rate=0.7, nesterov=True)
+    held = torch.nn.Parameter(torch.from_numpy(pack(state.adapter)).double())
+    torchs = torch.optim.SGD([held], lr=0.7, momentum=0.9, nesterov=True)
+    for seed in range(4):
+        sent = some_updates(ahead, state, seed=seed)
+        mean = np.mean([update.read() for update in sent], axis=0, dtype=np.float64)
+        held.grad = held.detach() - torch.from_numpy(mean)
+        torchs.step()
+        state, _ = ahead.aggregate(state, sent)
+        np.testing.assert_allclose(pack(state.adapter), held.detach().numpy(), atol=1e-4)
+    assert all(finding.passed for finding in check_aggregator(lambda: FedAvgM(nesterov=True)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,32 @@ def report(folder: Path, number: int) -> Any:
 
 def sent_bytes(folder: Path) -> set[int]:
     return {entry["bytes"] for entry in report(folder, 3)["clients"].values()}
+
+
+def test_with_rolora_one_factor_changes_in_each_round_and_it_alone_travels(
+    factored: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    result = fedse.run(factored(aggregator="rolora", rounds=4), tmp_path)
+    found = adapters(result.folder)
+    for number, (before, after) in enumerate(pairwise(found), start=1):
+        moved = {name for name in (A, B) if before.tensors[name].tobytes() != after.tensors[name].tobytes()}
+        assert moved == {B if number % 2 else A}
+        sizes = {entry["bytes"] for entry in report(result.folder, number)["clients"].values()}
+        assert sizes == {after.tensors[moved.pop()].nbytes}
+
+
+def test_a_stopped_rolora_run_goes_on_with_the_factor_whose_turn_it_is(
+    factored: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    whole = fedse.run(factored(aggregator="rolora"), tmp_path / "whole")
+    BreaksOnce.calls = 0
+    broken = factored(aggregator="rolora", learner=f"{__name__}:BreaksOnce")
+    with pytest.raises(KeyboardInterrupt):
+        fedse.run(broken, tmp_path / "broken")
+    resumed = fedse.run(broken, tmp_path / "broken")
+    assert [adapter.digest() for adapter in adapters(resumed.folder)] == [
+        adapter.digest() for adapter in adapters(whole.folder)
+    ]
 
 
 def test_with_ffa_lora_a_never_changes_and_only_b_travels(factored: Callable[..., Experiment], tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ A tensor that is no factor (the model `table`) is always trained and sent.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,11 +33,33 @@ class TensorPlan:
     sent: str = "AB"
     """Factors that clients send."""
 
+    def in_round(self, number: int) -> TensorPlan:
+        del number  # The same in all of them.
+        return self
 
-def plan_of(aggregator: Any) -> TensorPlan:
+
+@dataclass(frozen=True)
+class Alternation:
+    """Plans that take turns from round to round, the first in round 1."""
+
+    turns: tuple[TensorPlan, ...]
+
+    def in_round(self, number: int) -> TensorPlan:
+        return self.turns[(number - 1) % len(self.turns)]
+
+
+Plan = TensorPlan | Alternation
+
+
+def plan_of(aggregator: Any) -> Plan:
     """What an aggregator asks of clients; one that says nothing asks for everything."""
     plan = getattr(aggregator, "plan", None)
-    return plan if isinstance(plan, TensorPlan) else TensorPlan()
+    return plan if isinstance(plan, TensorPlan | Alternation) else TensorPlan()
+
+
+def in_turn(factors: Iterable[str]) -> str:
+    """The factors of successive rounds in words: once if they are the same."""
+    return ", ".join(dict.fromkeys(factors))
 
 
 def factor(name: str) -> str:
@@ -61,15 +84,17 @@ def sent(adapter: Adapter, plan: TensorPlan) -> Adapter:
     return _only(adapter, {name for name in adapter.tensors if _is_sent(name, plan)})
 
 
-def part_to_send(task: RoundTask, plan: TensorPlan) -> Vector:
+def part_to_send(task: RoundTask, plan: Plan) -> Vector:
     """The part of the broadcast adapter that an update takes the place of, packed: what a change is counted from."""
-    pieces = [task.vector[start:stop] for name, _, start, stop in slices(task.layout) if _is_sent(name, plan)]
+    now = plan.in_round(task.round)
+    pieces = [task.vector[start:stop] for name, _, start, stop in slices(task.layout) if _is_sent(name, now)]
     return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.float32)
 
 
-def sent_layout(task: RoundTask, plan: TensorPlan) -> Layout:
+def sent_layout(task: RoundTask, plan: Plan) -> Layout:
     """Names and shapes of what an update to the task holds."""
-    return tuple((name, shape) for name, shape in task.layout if _is_sent(name, plan))
+    now = plan.in_round(task.round)
+    return tuple((name, shape) for name, shape in task.layout if _is_sent(name, now))
 
 
 def private(adapter: Adapter, plan: TensorPlan) -> Adapter:

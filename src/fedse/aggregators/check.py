@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from safetensors.numpy import load, save
 
 from fedse.adapters.packing import length, pack, slices
-from fedse.adapters.plan import factor, part, plan_of, sent
+from fedse.adapters.plan import factor, in_turn, part, plan_of, sent
 from fedse.aggregators.rule import EQUAL_UPDATES, MEAN_PRODUCT, MIXED_RANKS, PROMISES
 from fedse.errors import BadInput
 from fedse.promises import Finding, demand, expected, try_promises
@@ -74,11 +74,16 @@ def some_state(seed: int = 99) -> ServerState:
     return ServerState(4, some_adapter(seed), {})
 
 
+def asked_of(aggregator: Aggregator, state: ServerState) -> Adapter:
+    """The part of the state's adapter that clients send in the round that follows."""
+    return sent(state.adapter, plan_of(aggregator).in_round(state.round + 1))
+
+
 def some_updates(
     aggregator: Aggregator, state: ServerState, seed: int = 0, clients: int = _CLIENTS, spread: float = 0.1
 ) -> list[StoredUpdate]:
     """What clients might send in answer to this state; each tells other counts."""
-    asked = sent(state.adapter, plan_of(aggregator))
+    asked = asked_of(aggregator, state)
     return [
         _update(index, asked, pack(asked) + _noise(asked.layout, 1000 * seed + index, spread))
         for index in range(clients)
@@ -144,12 +149,14 @@ def _declares(factory: AggregatorFactory) -> str:
     promised = _promised(factory)
     unknown = sorted(promised - set(PROMISES))
     demand(not unknown, f"`promises` holds {unknown}, known are {list(PROMISES)}")
-    plan = plan_of(factory())
-    for word, letters in (("trained", plan.trained), ("sent", plan.sent)):
-        demand(set(letters) <= set("AB") and letters != "", f"`plan.{word}` is {letters!r}, not A, B or AB")
-    demand(set(plan.sent) <= set(plan.trained), "the plan sends a factor that nobody trains")
+    plans = [plan_of(factory()).in_round(number) for number in range(1, 5)]
+    for plan in plans:
+        for word, letters in (("trained", plan.trained), ("sent", plan.sent)):
+            demand(set(letters) <= set("AB") and letters != "", f"`plan.{word}` is {letters!r}, not A, B or AB")
+        demand(set(plan.sent) <= set(plan.trained), "the plan sends a factor that nobody trains")
     told = ", ".join(sorted(promised)) or "nothing beyond what every aggregator does"
-    return f"promises {told}; clients train {plan.trained} and send {plan.sent}"
+    trained, given = in_turn(plan.trained for plan in plans), in_turn(plan.sent for plan in plans)
+    return f"promises {told}; clients train {trained} and send {given}"
 
 
 def _next_state(factory: AggregatorFactory) -> str:
@@ -271,7 +278,7 @@ def _finite(factory: AggregatorFactory) -> str:
 
 def _equal_updates(factory: AggregatorFactory) -> str:
     aggregator, state = factory(), some_state()
-    asked = sent(state.adapter, plan_of(aggregator))
+    asked = asked_of(aggregator, state)
     vector = pack(asked) + _noise(asked.layout, 7, 0.1)
     for clients in (1, 2, 3, 6):
         updates: Sequence[StoredUpdate] = [_update(index, asked, vector) for index in range(clients)]
@@ -279,7 +286,7 @@ def _equal_updates(factory: AggregatorFactory) -> str:
         gap = _difference(effect(following.adapter), effect(at_client(state, updates[0])))
         if EQUAL_UPDATES in _promised(factory):
             demand(gap <= _TOLERANCE, f"{clients} equal updates give something else, it differs by {gap:.2g}")
-            own = sent(following.adapter, plan_of(aggregator))
+            own = asked_of(aggregator, replace(following, round=state.round))
             largest = float(np.abs(pack(own) - vector).max()) / float(np.abs(vector).max())
             demand(largest <= _TOLERANCE, f"{clients} equal updates give other factors, they differ by {largest:.2g}")
     if EQUAL_UPDATES not in _promised(factory):
@@ -311,7 +318,7 @@ def _mixed_ranks(factory: AggregatorFactory) -> str:
     ranks = (2, _RANK, 5)
     updates: list[StoredUpdate] = []
     for index, rank in enumerate(ranks):
-        asked = sent(some_adapter(index, 0.5, rank), plan_of(aggregator))
+        asked = asked_of(aggregator, replace(state, adapter=some_adapter(index, 0.5, rank)))
         updates.append(_update(index, asked, pack(asked)))
     if MIXED_RANKS not in _promised(factory):
         with expected(BadInput, f"updates of ranks {ranks}"):

@@ -76,5 +76,11 @@ def decompose(up: Matrix, down: Matrix) -> tuple[Matrix, Matrix, Matrix]:
     return lefts * signs, values, rights * signs[:, None]
 
 
+def padded(up: Matrix, down: Matrix, rank: int) -> tuple[Matrix, Matrix]:
+    """The first `rank` columns and rows, filled up with zeros where a small module has fewer."""
+    short = max(0, rank - up.shape[1])
+    return np.pad(up[:, :rank], ((0, 0), (0, short))), np.pad(down[:rank], ((0, short), (0, 0)))
+
+
 def as_float32(tensors: Mapping[str, Matrix]) -> dict[str, npt.NDArray[np.float32]]:
     return {name: np.ascontiguousarray(tensor, dtype=np.float32) for name, tensor in tensors.items()}

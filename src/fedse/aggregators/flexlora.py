@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedse.aggregators.factors import Factors, as_float32, decompose, pairs, side_by_side
+from fedse.aggregators.factors import Factors, as_float32, decompose, padded, pairs, side_by_side
 from fedse.aggregators.rule import MIXED_RANKS, Result, Rule
 from fedse.protocols import StoredUpdate
 from fedse.types import Adapter, ServerState
@@ -35,15 +35,9 @@ class FlexLora(Rule):
         for down, up in modules:
             rank = state.adapter.tensors[down].shape[0]
             lefts, values, rights = decompose(*side_by_side(factors[up], factors[down]))
-            found[up], found[down] = _padded(lefts * values, rights, rank)
+            found[up], found[down] = padded(lefts * values, rights, rank)
             whole += float(np.sum(values**2))
             lost += float(np.sum(values[rank:] ** 2))
         adapter = Adapter({**state.adapter.tensors, **as_float32(found)}, state.adapter.config)
         truncated = float(np.sqrt(lost / whole)) if whole > 0 else 0.0
         return ServerState(state.round + 1, adapter, state.memory), {"truncated": truncated}
-
-
-def _padded(up: np.ndarray, down: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """Exactly `rank` columns and rows; a small module may have fewer singular values than that."""
-    short = max(0, rank - up.shape[1])
-    return np.pad(up[:, :rank], ((0, 0), (0, short))), np.pad(down[:rank], ((0, short), (0, 0)))

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from fedse.adapters.packing import unpack
-from fedse.adapters.plan import TensorPlan, factor, sent
+from fedse.adapters.plan import Plan, TensorPlan, factor, sent
 from fedse.errors import BadInput
 from fedse.protocols import StoredUpdate
 from fedse.types import Adapter, Layout, ServerState, Tensors, Vector
@@ -33,7 +33,7 @@ Result = tuple[ServerState, Mapping[str, float]]
 class Rule:
     """A variant overrides `combine`, which has at least one update, each with the layout that was asked for."""
 
-    plan = TensorPlan()
+    plan: Plan = TensorPlan()
     promises: frozenset[str] = frozenset()
 
     def aggregate(self, state: ServerState, updates: Sequence[StoredUpdate]) -> Result:
@@ -53,7 +53,7 @@ class Rule:
 
     def asked(self, state: ServerState) -> Adapter:
         """The part of the broadcast adapter that updates hold."""
-        return sent(state.adapter, self.plan)
+        return sent(state.adapter, self.plan.in_round(state.round + 1))
 
     def following(self, state: ServerState, vector: Vector, memory: Tensors | None = None) -> ServerState:
         """The next state: the asked part replaced by the packed one, and everything else as it was."""

@@ -8,7 +8,7 @@ import typer
 from pydantic import ValidationError
 from rich.table import Table
 
-from fedse.adapters.plan import plan_of
+from fedse.adapters.plan import in_turn, plan_of
 from fedse.aggregators.check import check_aggregator
 from fedse.cli.console import make_console
 from fedse.cli.findings import tell
@@ -39,8 +39,9 @@ def aggregators(context: typer.Context) -> None:
         table.add_column(heading)
     for name in known("aggregator"):
         made = make_aggregator(name, None)
-        plan, promised = plan_of(made), sorted(getattr(made, "promises", ()))
-        table.add_row(name, (made.__doc__ or "").strip().splitlines()[0], ", ".join(promised), plan.trained, plan.sent)
+        plans, promised = [plan_of(made).in_round(number) for number in (1, 2)], sorted(getattr(made, "promises", ()))
+        trained, given = in_turn(plan.trained for plan in plans), in_turn(plan.sent for plan in plans)
+        table.add_row(name, (made.__doc__ or "").strip().splitlines()[0], ", ".join(promised), trained, given)
     console.print(table)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedse.adapters.packing import pack, unpack
-from fedse.adapters.plan import TensorPlan, frozen, private, sent
+from fedse.adapters.plan import Plan, frozen, private, sent
 from fedse.clients.notebook import Notebook
 from fedse.clients.own import OwnAdapters
 from fedse.clients.personal import PersonalOptions, first_pair
@@ -20,9 +20,7 @@ from fedse.types import Adapter, RoundTask, Vector
 class ClientAdapters:
     """The broadcast adapter with the client's private tensors in their place, or the client's own if it shares nothing."""
 
-    def __init__(
-        self, name: str, seed: int, folder: Path, plan: TensorPlan, personal: PersonalOptions, shares: bool
-    ) -> None:
+    def __init__(self, name: str, seed: int, folder: Path, plan: Plan, personal: PersonalOptions, shares: bool) -> None:
         self.name = name
         self.seed = seed
         self.plan = plan
@@ -35,7 +33,7 @@ class ClientAdapters:
         with during("adapter"):
             behind = task.round - 1 if task.kind == "train" else task.round
             if self.own is not None and behind > 0:
-                return self._frozen(self.own.read(behind))
+                return self._frozen(self.own.read(behind), behind + 1)
             return self.completed(unpack(task.vector, task.layout, task.config), behind)
 
     def completed(self, adapter: Adapter, behind: int) -> Adapter:
@@ -43,21 +41,21 @@ class ClientAdapters:
         kept = self._private.before(behind + 1).tensors
         if self.personal.rank and not kept:
             kept = first_pair(adapter, self.personal.rank, self.name, self.seed)
-        return self._frozen(Adapter({**adapter.tensors, **kept}, adapter.config))
+        return self._frozen(Adapter({**adapter.tensors, **kept}, adapter.config), behind + 1)
 
     def leaving(self, task: RoundTask, start: Adapter, learned: Adapter | None) -> Vector | None:
         """Keep what stays; the packed rest, or None where nothing was learned or nothing is shared."""
         if learned is not None:
             self._check_frozen(start, learned)
-            self._private.keep(task.round, private(learned, self.plan).tensors)
+            self._private.keep(task.round, private(learned, self.plan.in_round(task.round)).tensors)
         if self.own is not None:
             self.own.write(task.round, start if learned is None else learned)
             return None
         with during("adapter"):
-            return None if learned is None else pack(sent(learned, self.plan))
+            return None if learned is None else pack(sent(learned, self.plan.in_round(task.round)))
 
-    def _frozen(self, adapter: Adapter) -> Adapter:
-        return replace(adapter, frozen=frozen(adapter, self.plan))
+    def _frozen(self, adapter: Adapter, round: int) -> Adapter:
+        return replace(adapter, frozen=frozen(adapter, self.plan.in_round(round)))
 
     def _check_frozen(self, before: Adapter, after: Adapter) -> None:
         for name in sorted(before.frozen):

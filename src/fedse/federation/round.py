@@ -17,6 +17,7 @@ from fedse.adapters.packing import pack
 from fedse.adapters.plan import plan_of, sent
 from fedse.adapters.stored import UpdateFile, store_update
 from fedse.aggregators.diagnostics import diagnose
+from fedse.aggregators.effective_step import effective_steps
 from fedse.errors import NothingTrained
 from fedse.federation.checks import UNCHANGED, CheckOptions, refusal
 from fedse.federation.exchange import Exchange
@@ -41,7 +42,9 @@ def run_round(
     numbers.
     """
     began = time.monotonic()
-    number, asked = state.round + 1, sent(state.adapter, plan_of(aggregator))
+    number = state.round + 1
+    plan = plan_of(aggregator).in_round(number)
+    asked = sent(state.adapter, plan)
     broadcast, layout = pack(asked), asked.layout
     stored: dict[str, UpdateFile] = {}
     refused: dict[str, str] = {}
@@ -80,6 +83,7 @@ def run_round(
         with during("aggregate"):
             diagnostics = diagnose(asked, usable)
             following, own = aggregator.aggregate(without_shared(state), usable)
+            diagnostics.update(effective_steps(state.adapter, following.adapter, usable, plan))
             diagnostics.update(own)
     else:
         following, diagnostics = replace(state, round=number), {}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedse.adapters.plan import TensorPlan
+from fedse.adapters.plan import Plan
 from fedse.clients.client import Client
 from fedse.errors import BadInput
 from fedse.protocols import Engine, Learner, Model, Policy, Tracker
@@ -35,7 +35,7 @@ class Sites:
     """Name of the run, by which sites keep their state apart."""
     terms: str
     """Digest of what server and sites must agree on."""
-    plan: TensorPlan
+    plan: Plan
     """What of the adapter sites send."""
     tracker: Tracker
     here: Callable[[], Household] = _nobody

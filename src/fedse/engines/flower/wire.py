@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedse.adapters.plan import TensorPlan, part_to_send
+from fedse.adapters.plan import Plan, part_to_send
 from fedse.adapters.rounding import decode
 from fedse.types import ClientFailure, ClientUpdate, Encoded, Layout, RoundTask, Shared, WorldScore
 
@@ -85,7 +85,7 @@ def pack_answer(answer: Answer) -> Parcel:
     return Parcel(header, answer.encoded.array if answer.encoded else None)
 
 
-def read_answer(parcel: Parcel, client: str, task: RoundTask, plan: TensorPlan) -> Answer:
+def read_answer(parcel: Parcel, client: str, task: RoundTask, plan: Plan) -> Answer:
     """The answer of a client to a task. Both are known to the engine; what the message says of them is not believed."""
     head = parcel.header
     if "failure" in head:

@@ -1,0 +1,35 @@
+"""TSV-M: singular vectors of all clients, made orthogonal to each other (Gargiulo and others, arXiv 2412.00081).
+
+    change_k = U_k S_k V_k, its r largest            U = [U_1 ... U_K],  V = [V_1; ...; V_K]
+    merged = near(U) diag(S_1 ... S_K) near(V)        near(P D Q) = P Q: the nearest orthonormal vectors
+
+Where clients' directions do not overlap this is the sum of their changes; where they do, the shared part is counted once.
+Cost: as told in `product_merge.py`, with frozen ranks for what does not fit into the pair.
+Helps: where changes are long and overlap in part, as in the first rounds, when all clients learn the form of a reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedse.aggregators.factors import Matrix
+from fedse.aggregators.product_merge import ProductMerge
+
+
+class TsvMerge(ProductMerge):
+    """The sum of the clients' changes with their singular vectors made orthogonal to each other, in product space."""
+
+    def merged(self, changes: Sequence[Matrix], rank: int) -> Matrix:
+        found = [np.linalg.svd(change, full_matrices=False) for change in changes]
+        lefts = np.hstack([lefts[:, :rank] for lefts, _, _ in found])
+        values = np.concatenate([values[:rank] for _, values, _ in found])
+        rights = np.vstack([rights[:rank] for _, _, rights in found])
+        return (nearest_orthonormal(lefts) * values) @ nearest_orthonormal(rights)
+
+
+def nearest_orthonormal(vectors: Matrix) -> Matrix:
+    """The matrix with orthonormal columns, or rows where those are fewer, that is nearest (Procrustes)."""
+    lefts, _, rights = np.linalg.svd(vectors, full_matrices=False)
+    return lefts @ rights
