@@ -1,0 +1,300 @@
+"""Invariant 4: what a round depends on is what was written, or the run says so: it never goes on from a wrong state."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import fedse
+from fedse.errors import BadInput, BufferUnusable, FedseError, RunConflict
+from fedse.experience.buffer import read_file
+from fedse.experiment import Experiment, open_run, prepare
+from fedse.runs.folder import RunFolder
+
+EAST = "clients/east/buffer.sqlite"
+Damage = Callable[[Path], None]
+
+
+def experiment(rounds: int, **changes: Any) -> Experiment:
+    maze = {"name": "maze", "mode": "original"}
+    return Experiment(
+        **{
+            "name": "table",
+            "rounds": rounds,
+            "model": {"name": "table", "rows": 64},
+            "policy": "table",
+            "learner": "table",
+            "aggregator": "fedadam",
+            "clients": {"east": {"worlds": [maze]}, "west": {"worlds": [{**maze, "turn_limit": 12}]}},
+            "start": {"name": "demonstrations", "tasks": 2},
+            "exploration": {"tasks": 4, "attempts": 1},
+            "evaluation": {"tasks": 2, "test_tasks": 2},
+            **changes,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two rounds, and one of three that nothing happened to."""
+    folder = tmp_path_factory.mktemp("made")
+    fedse.run(experiment(2), folder / "two")
+    shutil.copytree(folder / "two", folder / "whole")
+    fedse.run(experiment(3), folder / "whole")
+    return folder
+
+
+@pytest.fixture
+def two(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made / "two", tmp_path / "runs")
+    return tmp_path / "runs" / "table"
+
+
+class Heard:
+    """A tracker that keeps the warnings."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def record(self, event: str, **fields: Any) -> None:
+        if event == "warning":
+            self.warnings.append(fields["message"])
+
+
+def go_on(folder: Path, **changes: Any) -> tuple[str, list[str]]:
+    heard = Heard()
+    result = fedse.run(experiment(3, **changes), folder.parent, trackers=[heard])
+    return result.adapter.digest(), heard.warnings
+
+
+def digest(folder: Path, number: int) -> str:
+    return RunFolder.existing(folder).digest_of(number)
+
+
+def sql(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+def flip(path: Path, at: int = -1) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def flip_token(folder: Path, round: int) -> None:
+    connection = sqlite3.connect(folder / EAST)
+    (ids,) = connection.execute("SELECT token_ids FROM trajectories WHERE round = ?", (round,)).fetchone()
+    connection.execute(
+        "UPDATE trajectories SET token_ids = ? WHERE round = ? AND token_ids = ?",
+        (bytes([ids[0] ^ 1]) + ids[1:], round, ids),
+    )
+    connection.commit()
+    connection.close()
+
+
+def alpha(folder: Path) -> None:
+    path = folder / "rounds/0002/adapter/adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "lora_alpha": 160}))
+
+
+def other_memory(folder: Path) -> None:
+    path = folder / "rounds/0002/server/memory.safetensors"
+    save_file({name: tensor + np.float32(1) for name, tensor in load_file(path).items()}, path)
+
+
+FROM_ROUND_1: Mapping[str, Damage] = {
+    "a bit of a row's token ids": lambda folder: flip_token(folder, 2),
+    "rows of the last round deleted": lambda folder: sql(folder / EAST, "DELETE FROM trajectories WHERE round = 2"),
+    "a row's text edited": lambda folder: sql(
+        folder / EAST, "UPDATE trajectories SET record = replace(record, 'go', 'No') WHERE round = 2"
+    ),
+    "an attempt edited": lambda folder: sql(folder / EAST, "UPDATE attempts SET score = 0.5 WHERE round = 2"),
+    "lora_alpha 16 -> 160": alpha,
+    "the server's memory flipped": lambda folder: flip(folder / "rounds/0002/server/memory.safetensors"),
+    "another memory": other_memory,
+    "the server's memory cut": lambda folder: (folder / "rounds/0002/server/memory.safetensors").write_bytes(b"abc"),
+    "the server's memory removed": lambda folder: shutil.rmtree(folder / "rounds/0002/server"),
+    "the adapter flipped": lambda folder: flip(folder / "rounds/0002/adapter/adapter_model.safetensors"),
+    "a list as adapter config": lambda folder: (folder / "rounds/0002/adapter/adapter_config.json").write_text("[]"),
+    "the round's folder removed": lambda folder: shutil.rmtree(folder / "rounds/0002"),
+    "its record cut": lambda folder: (folder / "rounds/0002/digests.json").write_text("{"),
+}
+
+
+@pytest.mark.parametrize("what", FROM_ROUND_1)
+def test_a_damaged_round_is_done_again_and_told(what: str, two: Path, made: Path) -> None:
+    FROM_ROUND_1[what](two)
+    reached, warnings = go_on(two)
+    assert reached == digest(made / "whole/table", 3)
+    (told,) = warnings
+    assert "the run goes on from round 1, the last one that is whole, and does round 2 again" in told
+    assert (two / "set_aside/1").is_dir()
+    for client in ("east", "west"):
+        path = Path("table/clients") / client / "buffer.sqlite"
+        assert read_file(two.parent / path) == read_file(made / "whole" / path)
+    assert go_on(two) == (reached, [])
+
+
+def test_what_is_set_aside_is_not_lost(two: Path) -> None:
+    flip_token(two, 2)
+    go_on(two)
+    assert (two / "set_aside/1/rounds/0002/adapter/adapter_model.safetensors").is_file()
+    with pytest.raises(BufferUnusable, match="do not fit the hash"):
+        read_file(two / "set_aside/1/clients/east/damaged-buffer.sqlite")
+    assert not list((two / "clients").rglob("damaged-*"))
+
+
+REFUSED: Mapping[str, Damage] = {
+    "buffer removed": lambda folder: (folder / EAST).unlink(),
+    "buffer emptied": lambda folder: (folder / EAST).write_bytes(b""),
+    "buffer without rows": lambda folder: sql(folder / EAST, "DELETE FROM trajectories", "DELETE FROM attempts"),
+    "what it began with edited": lambda folder: flip_token(folder, 0),
+    "buffer cut": lambda folder: (folder / EAST).write_bytes((folder / EAST).read_bytes()[:5000]),
+    "buffer of the other client": lambda folder: shutil.copy(folder / "clients/west/buffer.sqlite", folder / EAST),
+    "a row that nobody found": lambda folder: sql(
+        folder / EAST,
+        "INSERT INTO trajectories SELECT 1, world, task || 'x', attempt, purpose, adapter, outcome, score, content, record,"
+        " token_ids, train_mask FROM trajectories LIMIT 1",
+    ),
+    "another experiment in the folder": lambda folder: (folder / "experiment.yaml").write_text(
+        (folder / "experiment.yaml").read_text().replace("tasks: 4", "tasks: 5")
+    ),
+    "a manifest that was edited": lambda folder: (folder / "manifest.json").write_text(
+        (folder / "manifest.json").read_text().replace('"fedse": "', '"fedse": "9')
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_where_only_the_beginning_is_left_the_run_is_refused_and_left_as_it_is(what: str, two: Path) -> None:
+    REFUSED[what](two)
+    before = {
+        path: path.read_bytes() for path in two.rglob("*") if path.is_file() and path.suffix not in ("", ".jsonl")
+    }
+    with pytest.raises(RunConflict, match=r"restore it|holds a run of another experiment"):
+        go_on(two)
+    after = {path: path.read_bytes() for path in two.rglob("*") if path.is_file() and path.suffix not in ("", ".jsonl")}
+    assert {path: content for path, content in after.items() if not path.name.endswith(("-shm", "-wal"))} == before
+
+
+def test_a_run_can_be_evaluated_only_if_it_is_whole(two: Path) -> None:
+    flip_token(two, 1)
+    with pytest.raises(RunConflict, match="is not what was written"):
+        open_run(two)
+    RunFolder.existing(two).lock()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"round": 1}', '{"evaluation": NaN}'])
+@pytest.mark.parametrize("old", [False, True])
+def test_reports_and_evaluations_are_noticed_before_the_work(content: str, old: bool, two: Path, made: Path) -> None:
+    if old:
+        as_of_an_older_fedse(two)
+    for name in ("rounds/0001/report.json", "evaluations/validation-0002.json"):
+        (two / name).write_text(content)
+    with prepare(experiment(3), two.parent):
+        pass
+    assert (two / "set_aside/1/rounds/0001/report.json").read_text() == content
+    assert (two / "set_aside/1/evaluations/validation-0002.json").read_text() == content
+    reached, _ = go_on(two)
+    assert reached == digest(made / "whole/table", 3)
+
+
+def test_numbers_of_a_report_or_an_evaluation_cannot_be_edited(two: Path) -> None:
+    path = two / "evaluations/test-0002.json"
+    path.write_text(path.read_text().replace('"episodes": 2', '"episodes": 3'))
+    with pytest.raises(RunConflict, match="not the file that was written"):
+        RunFolder.existing(two).evaluation("test", 2)
+    truth = fedse.run(experiment(2), two.parent).test
+    assert truth is not None and truth["episodes"] == 4
+    report = two / "rounds/0001/report.json"
+    report.write_text(report.read_text().replace("1", "2", 1))
+    with pytest.raises(RunConflict, match="not the file that was written"):
+        RunFolder.existing(two).report(1)
+
+
+def as_of_an_older_fedse(folder: Path) -> None:
+    """What a run looked like before there were records."""
+    for path in folder.glob("rounds/*/digests.json"):
+        path.unlink()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for key in ("records", "evaluations", "sha256"):
+        del manifest[key]
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 1}))
+
+
+def test_a_run_of_an_older_fedse_goes_on_says_what_it_cannot_check_and_is_safe_from_then_on(
+    two: Path, made: Path
+) -> None:
+    as_of_an_older_fedse(two)
+    reached, warnings = go_on(two)
+    assert reached == digest(made / "whole/table", 3)
+    assert len(warnings) == 1 and "stored by an older fedse, which noted no digests" in warnings[0]
+    flip_token(two, 1)
+    with pytest.raises(RunConflict, match="no earlier round"):
+        go_on(two)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"rounds": {"x": "d"}},
+        {"rounds": {"-1": "d"}},
+        {"rounds": {"²": "d"}},
+        {"rounds": {"1": 7}},
+        {"rounds": []},
+        {"worlds": []},
+        {"worlds": {"east/maze": 1}},
+        {"experiment": 1},
+        {"start": {}},
+        {"format": 0},
+        {"format": True},
+        {"format": 10**400},
+    ],
+)
+def test_odd_keys_of_a_manifest_are_one_sentence(edit: dict[str, Any], two: Path) -> None:
+    as_of_an_older_fedse(two)
+    path = two / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **edit}))
+    for use in (lambda: go_on(two), lambda: open_run(two), lambda: RunFolder.existing(two).last_round()):
+        with pytest.raises(BadInput, match=r"manifest.json is damaged|written by a newer fedse"):
+            use()
+
+
+def test_a_log_of_events_that_is_a_folder_stops_nothing(two: Path, made: Path) -> None:
+    (two / "events.jsonl").unlink()
+    (two / "events.jsonl").mkdir()
+    assert go_on(two) == (digest(made / "whole/table", 3), [])
+
+
+def test_what_a_client_keeps_for_itself_is_checked(tmp_path: Path) -> None:
+    """Own adapters, private tensors and notebooks have digests as the buffer has."""
+    alone = {"method": "local_se", "aggregator": "mean"}
+    fedse.run(experiment(2, **alone), tmp_path)
+    config = tmp_path / "table/clients/west/adapters/0002/adapter_config.json"
+    config.write_text('{"r": 1}')
+    with pytest.raises(FedseError, match="is not what was written"):
+        open_run(tmp_path / "table")
+    _, warnings = go_on(tmp_path / "table", **alone)
+    assert "goes on from round 1" in warnings[0]
+
+
+def test_a_kill_between_two_writes_of_a_new_experiment_leaves_a_run_that_goes_on(two: Path, made: Path) -> None:
+    longer = experiment(3)
+    folder = RunFolder.existing(two)
+    before = folder.experiment()
+    folder.replace_experiment(longer.to_yaml(), longer.digest())
+    (two / "experiment.yaml").write_text(before)
+    assert go_on(two) == (digest(made / "whole/table", 3), [])
