@@ -29,13 +29,14 @@ def experiment(rounds: int, **changes: Any) -> Experiment:
         **{
             "name": "table",
             "rounds": rounds,
-            "model": {"name": "table", "rows": 64},
+            "model": {"name": "table", "rows": 512},
             "policy": "table",
             "learner": "table",
-            "aggregator": "fedadam",
+            "aggregator": "fedavgm",
+            "filter": "none",
             "clients": {"east": {"worlds": [maze]}, "west": {"worlds": [{**maze, "turn_limit": 12}]}},
-            "start": {"name": "demonstrations", "tasks": 2},
-            "exploration": {"tasks": 4, "attempts": 1},
+            "start": {"name": "demonstrations", "tasks": 3},
+            "exploration": {"tasks": 10, "attempts": 2},
             "evaluation": {"tasks": 2, "test_tasks": 2},
             **changes,
         }
@@ -77,6 +78,14 @@ def go_on(folder: Path, **changes: Any) -> tuple[str, list[str]]:
 
 def digest(folder: Path, number: int) -> str:
     return RunFolder.existing(folder).digest_of(number)
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {
+        path: path.read_bytes()
+        for path in folder.rglob("*.*")
+        if path.is_file() and not path.name.endswith((".lock", "-shm", "-wal"))
+    }
 
 
 def sql(path: Path, *statements: str) -> None:
@@ -170,7 +179,7 @@ REFUSED: Mapping[str, Damage] = {
         " token_ids, train_mask FROM trajectories LIMIT 1",
     ),
     "another experiment in the folder": lambda folder: (folder / "experiment.yaml").write_text(
-        (folder / "experiment.yaml").read_text().replace("tasks: 4", "tasks: 5")
+        (folder / "experiment.yaml").read_text().replace("tasks: 10", "tasks: 11")
     ),
     "a manifest that was edited": lambda folder: (folder / "manifest.json").write_text(
         (folder / "manifest.json").read_text().replace('"fedse": "', '"fedse": "9')
@@ -181,13 +190,10 @@ REFUSED: Mapping[str, Damage] = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_where_only_the_beginning_is_left_the_run_is_refused_and_left_as_it_is(what: str, two: Path) -> None:
     REFUSED[what](two)
-    before = {
-        path: path.read_bytes() for path in two.rglob("*") if path.is_file() and path.suffix not in ("", ".jsonl")
-    }
+    before = contents(two)
     with pytest.raises(RunConflict, match=r"restore it|holds a run of another experiment"):
         go_on(two)
-    after = {path: path.read_bytes() for path in two.rglob("*") if path.is_file() and path.suffix not in ("", ".jsonl")}
-    assert {path: content for path, content in after.items() if not path.name.endswith(("-shm", "-wal"))} == before
+    assert contents(two) == before
 
 
 def test_a_run_can_be_evaluated_only_if_it_is_whole(two: Path) -> None:

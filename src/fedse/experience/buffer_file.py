@@ -34,11 +34,12 @@ def look(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    # Reading a write-ahead log takes files beside it. One that may only read would leave them there, and a medium that
+    # cannot be written does not let them be made.
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True)
     try:
         connection.execute("SELECT COUNT(*) FROM sqlite_master")
     except sqlite3.OperationalError:
-        # Reading a write-ahead log takes files beside it, which a medium that cannot be written does not let be made.
         connection.close()
         with TemporaryDirectory() as scratch:
             for beside in (path, path.with_name(f"{path.name}-wal")):
