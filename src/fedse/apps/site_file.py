@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from fedse.apps.budget import BudgetOptions
 from fedse.apps.hub_file import refuse_what_needs_one_machine
 from fedse.errors import BadInput
 from fedse.experiment_file import explain, read_yaml
@@ -36,6 +37,8 @@ class SiteOptions(PluginOptions):
     """The site's worlds; by default those that the experiment names for it."""
     max_megabytes: float | None = Field(default=None, gt=0)
     """Refuse to send more than this in one update, whatever the experiment allows."""
+    budget: BudgetOptions = BudgetOptions()
+    """Most of what the hub may ask for in one run."""
     settings: list[str] = Field(default_factory=list)
     """Changes for this machine, such as model.device=cuda, as after --set. They cannot change what is sent."""
 
