@@ -16,6 +16,7 @@ pytest.importorskip("flwr")
 
 from fedse.adapters.packing import pack
 from fedse.apps.asked import Expected, read_header, read_task
+from fedse.apps.hub_file import load_for_hub
 from fedse.apps.hub_folder import HubFolder, HubOptions
 from fedse.apps.site_file import Site, load_site
 from fedse.apps.worker import Worker
@@ -302,3 +303,38 @@ def test_a_residual_has_the_ranks_that_a_module_can_have_or_the_site_allows(
         # The configuration is the site's own, whatever the hub says.
         assert read.layout == layout and read.config == {"r": 2}
         assert read.shared["bandit"]["x"].tolist() == [1, 1]
+
+
+SHARED = EXPERIMENT.replace("  east: {worlds: [{name: maze, mode: original}]}\n", "  east:\n").replace(
+    "  west: {worlds: [{name: maze, mode: original}]}\n", "WEST"
+)
+OTHERS = {
+    "nothing is said": "  west:\n",
+    "an empty entry": "  west: {}\n",
+    "only that it measures": "  west: {learns: false}\n",
+    "a class of its own": "  west: {worlds: ['only_at_west.ward:Ward']}\n",
+}
+
+
+@pytest.mark.parametrize("others", OTHERS.values(), ids=OTHERS)
+def test_worlds_of_others_need_not_be_known_here_nor_those_of_a_site_at_the_hub(kit: Path, others: str) -> None:
+    file = kit / "experiment.yaml"
+    file.write_text(SHARED.replace("WEST", others))
+    asked = Asked(kit, "worlds: [{name: maze, mode: original, turn_limit: 9}]\n")
+    assert asked.refused() == "" and asked.rounds()[1] == 4
+    assert load_for_hub(file).terms() == asked.site.terms
+    assert [part.options["turn_limit"] for part in asked.site.experiment.clients["east"].worlds] == [9]
+
+
+def test_a_site_needs_worlds_of_its_own_that_it_can_import(kit: Path) -> None:
+    file = kit / "experiment.yaml"
+    for own in ("east:", "east: {}", "east: {learns: true}"):
+        file.write_text(SHARED.replace("WEST", OTHERS["nothing is said"]).replace("east:", own))
+        with pytest.raises(BadInput, match="neither this file nor the experiment .* names the worlds of 'east'"):
+            load_site(kit / "site.yaml")
+    file.write_text(EXPERIMENT.replace("{name: maze, mode: original}", "'not_here.ward:Ward'", 1))
+    with pytest.raises(BadInput, match="there is no module 'not_here'"):
+        load_site(kit / "site.yaml")
+    with (kit / "site.yaml").open("a") as text:
+        text.write("worlds: [maze]\n")
+    assert [part.name for part in load_site(kit / "site.yaml").experiment.clients["east"].worlds] == ["maze"]

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from fedse.apps.budget import BudgetOptions
-from fedse.apps.hub_file import refuse_what_needs_one_machine
+from fedse.apps.hub_file import ELSEWHERE, load_without_worlds, refuse_what_needs_one_machine
 from fedse.errors import BadInput
 from fedse.experiment_file import explain, read_yaml
-from fedse.experiment_options import ClientOptions, Experiment, load_experiment
+from fedse.experiment_options import ClientOptions, Experiment
 from fedse.plugins import FilePath, Part, PartOf, PluginOptions
 
 
@@ -76,11 +76,18 @@ def load_site(path: Path) -> Site:
             raise BadInput(f"{path}: `{name}` is missing; without TLS and keys only what says `insecure: true` works.")
         if name in files and not files[name].is_file():
             raise BadInput(f"{path}: {name}: there is no file {files[name]}; it is part of the kit that the hub made.")
-    common = load_experiment(options.experiment)
-    own = load_experiment(options.experiment, options.settings)
+    # Where the site's file names its worlds, those of the experiment are nobody's here.
+    kept = options.name if options.worlds is None else ""
+    common = load_without_worlds(options.experiment)
+    own = load_without_worlds(options.experiment, options.settings, but=kept)
     if options.name not in common.clients and options.worlds is None:
         raise BadInput(
             f"{path}: the experiment {options.experiment} has no client '{options.name}', and the file names no worlds."
+        )
+    if options.worlds is None and own.clients[options.name].worlds[0].name == ELSEWHERE["name"]:
+        raise BadInput(
+            f"{path}: neither this file nor the experiment {options.experiment} names the worlds of '{options.name}': add "
+            "them here, such as `worlds: [maze]`."
         )
     refuse_what_needs_one_machine(options.experiment, own)
     if (own.name, own.sharing, own.sending) != (common.name, common.sharing, common.sending):
