@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,16 +17,22 @@ import pytest
 pytest.importorskip("flwr")
 
 from fedse.adapters.packing import pack
+from fedse.adapters.plan import TensorPlan
 from fedse.apps.asked import Expected, read_header, read_task
 from fedse.apps.hub_file import load_for_hub
 from fedse.apps.hub_folder import HubFolder, HubOptions
 from fedse.apps.site_file import Site, load_site
 from fedse.apps.worker import Worker
-from fedse.engines.flower.wire import Parcel, pack_task, to_bytes
+from fedse.engines.flower.grid import GridEngine
+from fedse.engines.flower.seal import Seal, SealOfHub
+from fedse.engines.flower.wire import Parcel, from_records, pack_task, to_bytes
 from fedse.errors import BadInput, UnreadableTask
 from fedse.experience.buffer import read_file
+from fedse.federation.sites import Sites
+from fedse.learners.table import TableLearner
 from fedse.models.table import Table
-from fedse.types import Layout, RoundTask
+from fedse.runs.trackers import Trackers
+from fedse.types import Adapter, Layout, Learned, RoundTask, Trajectory
 
 EXPERIMENT = """
 name: small
@@ -53,6 +61,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def kit(hub: Path, tmp_path: Path) -> Path:
     shutil.copytree(hub / "sites/east", tmp_path / "east")
+    shutil.copyfile(hub / "certificates/seal.key", tmp_path / "seal.key")
     (tmp_path / "east/experiment.yaml").write_text(EXPERIMENT)
     return tmp_path / "east"
 
@@ -69,6 +78,7 @@ class Asked:
         self.worker = Worker(self.site, self.said.append)
         self.folder = kit / "data/small/clients/east"
         self.adapter = Table(rows=64).initial_adapter(0)
+        self.seal = Seal.read(kit.parent / "seal.key")
 
     def task(self, **changes: Any) -> RoundTask:
         task = RoundTask(1, "train", pack(self.adapter), self.adapter.layout, self.adapter.config)
@@ -78,7 +88,11 @@ class Asked:
         return pack_task(self.task(**changes), "east", self.site.experiment.name, self.site.terms)
 
     def ask(self, **changes: Any) -> Parcel:
-        return self.worker.answer(self.parcel(**changes))
+        return self.answer(self.parcel(**changes))
+
+    def answer(self, parcel: Parcel) -> Parcel:
+        """To what the hub itself sends, signed."""
+        return self.worker.answer(sealed(self.seal, parcel))
 
     def refused(self, **changes: Any) -> str:
         """The class of the error that crosses, empty where the task was done."""
@@ -89,6 +103,14 @@ class Asked:
         for trajectory in read_file(self.folder / "buffer.sqlite"):
             found[trajectory.round] = found.get(trajectory.round, 0) + 1
         return found
+
+
+def sealed(seal: Seal, parcel: Parcel) -> Parcel:
+    """What cannot be signed is sent as it is."""
+    try:
+        return seal(parcel)
+    except ValueError:
+        return parcel
 
 
 @pytest.mark.parametrize("older", [2, 1, 0, -1, -(10**400)])
@@ -220,7 +242,7 @@ NAN, MUCH = np.float32("nan"), np.float32(1e30)
 )
 def test_what_no_honest_hub_asks_is_refused_before_anything_is_done(kit: Path, header: dict[str, Any]) -> None:
     asked = Asked(kit)
-    answer = asked.worker.answer(with_header(asked.parcel(), **header))
+    answer = asked.answer(with_header(asked.parcel(), **header))
     assert answer.header["failure"] == "UnreadableTask", asked.said
     assert "Traceback" not in asked.said[-1] and len(asked.said[-1]) < 400
     assert not (asked.folder / "asked.json").exists() and not (asked.folder / "ledger.jsonl").exists()
@@ -247,17 +269,86 @@ def test_an_adapter_that_is_not_finite_or_does_not_fit_is_refused(kit: Path, arr
     asked = Asked(kit)
     for kind in ("train", "evaluate"):
         parcel = Parcel(asked.parcel(kind=kind).header, array)
-        assert asked.worker.answer(parcel).header["failure"] == "UnreadableTask"
+        assert asked.answer(parcel).header["failure"] == "UnreadableTask"
     assert not (asked.folder / "ledger.jsonl").exists()
 
 
 def test_bytes_that_are_no_message_do_not_end_the_worker(kit: Path) -> None:
     asked = Asked(kit)
     nested = b'{"header": ' + b"[" * 100_000 + b"]" * 100_000 + b', "array": null}'
-    contents = [b"", b"\xff" * 50, len(nested).to_bytes(8, "big") + nested, to_bytes(asked.parcel())[:-1]]
+    whole = to_bytes(asked.seal(asked.parcel()))
+    contents = [b"", b"\xff" * 50, len(nested).to_bytes(8, "big") + nested, whole[:-1]]
     for content in contents:
         assert asked.worker.answer_to_bytes(content).header["failure"] == "UnreadableTask"
-    assert asked.worker.answer_to_bytes(to_bytes(asked.parcel())).header.get("failure") is None
+    assert asked.worker.answer_to_bytes(whole).header.get("failure") is None
+
+
+def test_a_task_that_the_hub_did_not_sign_or_meant_for_another_is_refused(kit: Path, hub: Path, tmp_path: Path) -> None:
+    asked = Asked(kit)
+    plain, true = asked.parcel(), asked.seal(asked.parcel())
+    HubFolder.create(tmp_path / "other", HubOptions(address="hub.example:8443"), ["east"])
+    stranger = Seal.read(tmp_path / "other/certificates/seal.key")
+    assert true.array is not None
+    changed = [
+        plain,
+        stranger(plain),
+        with_header(true, seal=""),
+        with_header(true, seal="ä"),
+        with_header(true, seal="A" * 88),
+        with_header(true, round=2),
+        with_header(true, kind="evaluate"),
+        with_header(true, seconds=5.0),
+        with_header(true, client="west"),
+        with_header(true, terms="0"),
+        Parcel(true.header, true.array + 1),
+        Parcel(true.header, true.array[:-1]),
+        Parcel(true.header, true.array.reshape(64, 4)),
+        Parcel(true.header, None),
+    ]
+    for parcel in changed:
+        assert asked.worker.answer(parcel).header["failure"] == "Unsealed"
+        assert "not signed with the hub's own key" in asked.said[-1]
+    for_west = asked.seal(with_header(plain, client="west"))
+    assert asked.worker.answer(for_west).header["failure"] == "OtherTerms"
+    assert not (asked.folder / "asked.json").exists() and not (asked.folder / "ledger.jsonl").exists()
+    # As it crosses: through JSON and back.
+    assert asked.worker.answer_to_bytes(to_bytes(true)).header.get("failure") is None
+
+
+def test_the_grid_engine_signs_every_task_it_sends(hub: Path) -> None:
+    pushed: list[Any] = []
+
+    class Grid:
+        def get_nodes(self) -> list[Any]:
+            return [SimpleNamespace(name="east", node_id=7, last_activated_at="")]
+
+        def push_messages(self, messages: list[Any]) -> list[str]:
+            pushed.extend(messages)
+            return ["1"]
+
+    identity = pytest.importorskip("flwr.supercore.task_identity").TaskIdentity
+    # Set by Flower in the processes it starts; a message cannot be made without it.
+    identity.run_id, identity.node_id, identity.task_id = 1, 1, 1
+    sites = Sites(("east",), "small", "terms", TensorPlan(), Trackers([]))
+    engine = GridEngine(Grid(), sites, seal=Seal.read(hub / "certificates/seal.key"))
+    adapter = Table(rows=4).initial_adapter(0)
+    engine.send({"east": RoundTask(1, "train", pack(adapter), adapter.layout, adapter.config, seconds=60.0)})
+    sent = from_records(pushed[0].content)
+    SealOfHub.read(hub / "sites/east/hub.pub").check(sent)
+    assert sent.header["client"] == "east" and sent.header["seal"]
+
+
+@pytest.mark.parametrize("content", ["", "nonsense", "OTHER"])
+def test_a_key_that_is_none_is_explained(kit: Path, hub: Path, content: str) -> None:
+    other = (hub / "certificates/server.key").read_text() if content == "OTHER" else content
+    (kit / "hub.pub").write_text(other)
+    with pytest.raises(BadInput, match="is not the public key of a hub"):
+        Asked(kit)
+    (kit.parent / "seal.key").write_text(other)
+    with pytest.raises(BadInput, match="not the key with which a hub signs"):
+        Seal.read(kit.parent / "seal.key")
+    with pytest.raises(BadInput, match="`fedse hub init` of this hub makes it"):
+        Seal.read(kit / "none")
 
 
 A, B = "x.lora_A.weight", "x.lora_B.weight"
@@ -305,6 +396,21 @@ def test_a_residual_has_the_ranks_that_a_module_can_have_or_the_site_allows(
         assert read.shared["bandit"]["x"].tolist() == [1, 1]
 
 
+class TellingLearner(TableLearner):
+    """Says more than it should."""
+
+    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Learned | None:
+        learned = super().learn(start, trajectories, key)
+        return learned and (learned[0], {"first_loss": 0.25, "loss": 0.25, "final": 0.125})
+
+
+def test_how_well_the_hubs_adapter_knows_the_buffer_stays_at_the_site(kit: Path) -> None:
+    file = kit / "experiment.yaml"
+    file.write_text(EXPERIMENT.replace("learner: table", f"learner: '{__name__}:TellingLearner'"))
+    answer = Asked(kit).ask()
+    assert answer.array is not None and answer.header["metrics"] == {"final": 0.125}
+
+
 SHARED = EXPERIMENT.replace("  east: {worlds: [{name: maze, mode: original}]}\n", "  east:\n").replace(
     "  west: {worlds: [{name: maze, mode: original}]}\n", "WEST"
 )
@@ -330,7 +436,7 @@ def test_a_site_needs_worlds_of_its_own_that_it_can_import(kit: Path) -> None:
     file = kit / "experiment.yaml"
     for own in ("east:", "east: {}", "east: {learns: true}"):
         file.write_text(SHARED.replace("WEST", OTHERS["nothing is said"]).replace("east:", own))
-        with pytest.raises(BadInput, match="neither this file nor the experiment .* names the worlds of 'east'"):
+        with pytest.raises(BadInput, match=r"neither this file nor the experiment .* names the worlds of 'east'"):
             load_site(kit / "site.yaml")
     file.write_text(EXPERIMENT.replace("{name: maze, mode: original}", "'not_here.ward:Ward'", 1))
     with pytest.raises(BadInput, match="there is no module 'not_here'"):

@@ -132,7 +132,9 @@ def test_a_hub_that_lost_its_run_folder_is_told_so() -> None:
         def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
             return [ClientFailure(client, "train-0001", "OldRound") for client in NAMES]
 
-    with pytest.raises(TooFewClients, match=r"a: OldRound.*give the folder back \(--runs\), or begin a run with another"):
+    with pytest.raises(
+        TooFewClients, match=r"a: OldRound.*give the folder back \(--runs\), or begin a run with another"
+    ):
         exchange(Later({})).ask(NAMES, task(1), lambda update: update)
 
 

@@ -11,7 +11,9 @@ from fedse import atomic
 from fedse.engines.flower.grid import GridEngine, registered
 from fedse.engines.flower.introduced import Introduced
 from fedse.engines.flower.quiet import prepare
+from fedse.engines.flower.seal import Seal
 from fedse.engines.flower.whole_replies import WholeReplies
+from fedse.engines.flower.wire import Parcel
 from fedse.errors import FedseError
 from fedse.experiment import run
 
@@ -23,6 +25,17 @@ from fedse.apps.hub_file import load_for_hub  # noqa: E402
 from fedse.apps.launch import end_with  # noqa: E402
 
 app = ServerApp()
+
+
+def _unsigned(parcel: Parcel) -> Parcel:
+    """Sites of an insecure hub have no key to check it with."""
+    return parcel
+
+
+def _hub_folder() -> Path:
+    """Flower's server, in whose process tree this is, was given its home in the hub's folder. The path is not part of the
+    run's configuration, which sites can read."""
+    return Path(os.environ["FLWR_HOME"]).parent
 
 
 @app.main()
@@ -37,8 +50,11 @@ def main(grid: Any, context: Any) -> None:
         settings = [line for line in str(config["settings"]).split("\n") if line]
         experiment = load_for_hub(Path(str(config["experiment"])), settings)
         nodes = Introduced(WholeReplies(grid)) if config["insecure"] else registered
+        sign = _unsigned if config["insecure"] else Seal.read(_hub_folder() / "certificates/seal.key")
         result = run(
-            experiment, str(config["runs"]), make_engine=lambda sites: GridEngine(WholeReplies(grid), sites, nodes)
+            experiment,
+            str(config["runs"]),
+            make_engine=lambda sites: GridEngine(WholeReplies(grid), sites, nodes, seal=sign),
         )
         found: dict[str, Any] = {"folder": str(result.folder), "adapter": result.adapter.digest()}
     except FedseError as error:

@@ -15,6 +15,9 @@ from fedse.experiment_file import explain, read_yaml
 from fedse.experiment_options import ClientOptions, Experiment
 from fedse.plugins import FilePath, Part, PartOf, PluginOptions
 
+PROTECTION = ("authority", "key", "hub_key")
+"""Keys of a site's file that name what hub and site prove with who they are."""
+
 
 class SiteOptions(PluginOptions):
     """Keys of SITE.yaml. Paths are relative to the file."""
@@ -27,8 +30,10 @@ class SiteOptions(PluginOptions):
     """Certificate of the hub's authority: a hub that cannot show a certificate of it is not talked to."""
     key: FilePath | None = None
     """The site's secret key, by which the hub knows it."""
+    hub_key: FilePath | None = None
+    """The hub's public key: a task that is not signed with its other half is refused, whoever brings it."""
     insecure: bool = False
-    """No TLS and no keys, for a hub that was made so; it takes the place of `authority` and `key`."""
+    """No TLS and no keys, for a hub that was made so; it takes the place of `authority`, `key` and `hub_key`."""
     experiment: FilePath
     """The experiment, the same file as the hub's; the site does nothing that is not in it."""
     folder: FilePath = Path("data")
@@ -66,10 +71,10 @@ def load_site(path: Path) -> Site:
     except ValidationError as error:
         raise BadInput(explain(error, SiteOptions, places)) from error
     here = path.resolve().parent
-    given = {name: getattr(options, name) for name in ("authority", "key", "experiment", "folder")}
+    given = {name: getattr(options, name) for name in (*PROTECTION, "experiment", "folder")}
     files = {name: here / value for name, value in given.items() if value is not None}
     options = options.model_copy(update=files)
-    for name in ("authority", "key"):
+    for name in PROTECTION:
         if options.insecure and name in files:
             raise BadInput(f"{path}: `insecure: true` and `{name}` exclude each other: delete one of them.")
         if not options.insecure and name not in files:

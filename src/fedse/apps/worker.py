@@ -14,6 +14,7 @@ from fedse.adapters.plan import plan_of
 from fedse.apps import asked
 from fedse.apps.budget import Account
 from fedse.apps.site_file import Site
+from fedse.engines.flower.seal import SealOfHub
 from fedse.engines.flower.wire import (
     Answer,
     Parcel,
@@ -29,6 +30,7 @@ from fedse.errors import FedseError, UnreadableTask
 from fedse.experience.archive import set_aside
 from fedse.experiment import build_clients, build_parts
 from fedse.federation.sites import Household, Sites
+from fedse.privacy.door import ORACLES
 from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers
 from fedse.types import ClientFailure, ClientUpdate, RoundTask
@@ -49,6 +51,7 @@ class Worker:
         experiment = site.experiment
         parts = build_parts(experiment)
         (self._client,) = build_clients(experiment, parts, RunFolder(site.run_folder))
+        self._client.door.withheld = ORACLES
         sites = Sites(
             names=(site.name,),
             run=experiment.name,
@@ -65,6 +68,8 @@ class Worker:
             site.options.budget.rank,
         )
         self._account = Account(self._own / "asked.json", self._client.experience.buffer.path, site.options.budget)
+        key = site.options.hub_key
+        self._seal = None if key is None else SealOfHub.read(key)
         self._last: tuple[str, ClientUpdate] | None = None
 
     @property
@@ -98,6 +103,8 @@ class Worker:
         """The reply to a message. Errors are told here in full and cross as the name of their class only."""
         try:
             head = asked.read_header(parcel)
+            if self._seal is not None:
+                self._seal.check(parcel)
             self._check(head)
             task = asked.read_task(head, parcel.array, self._expected)
             task = self._account.admit(task, self.site.experiment.name)
