@@ -17,6 +17,9 @@ from fedse.engines.flower.quiet import prepare
 ENDED = 75
 """Exit code when the command's own work is over although its process would stay: start it again."""
 
+TOLD = "fedse tells the site: "
+"""Begins a line of the output that whoever started the command passes on."""
+
 
 def end_with(process: int) -> None:
     """End this process at once when another one is gone. Left to itself, Flower goes on trying for a while."""
@@ -40,6 +43,11 @@ def _sign_off(arguments: list[str], node: int) -> None:
     sign_off(given["--superlink"], *files, node)
 
 
+def _tell(sentence: str) -> None:
+    sys.stdout.write(f"{TOLD}{sentence}\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     command, parent, earlier, *arguments = sys.argv[1:]
     prepare(f"fedse {'hub' if command == 'superlink' else 'site'}")
@@ -52,6 +60,9 @@ def main() -> None:
     else:
         from flwr.supernode.cli import flower_supernode
 
+        from fedse.apps.own_bundle import guard
+
+        guard(_tell)
         if int(earlier):
             _sign_off(arguments, int(earlier))
         # When the server answers with an error, its loop ends and a helper thread keeps the process alive, cut off for good.
