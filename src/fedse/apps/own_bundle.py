@@ -8,6 +8,7 @@ modules and no code) before it is stored, and answers with Flower's own error fo
 from __future__ import annotations
 
 import hashlib
+import importlib
 import inspect
 import io
 import tomllib
@@ -61,8 +62,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def guard(tell: Tell) -> None:
     """Let the SuperNode of this process take fedse's own bundle only."""
-    from flwr.supernode import start_client_internal as flower
-
+    flower: Any = importlib.import_module("flwr.supernode.start_client_internal")
     pull = flower._pull_and_store_message
     needed = {"get_run", "get_fab", "trusted_entities"}
     if not needed <= inspect.signature(pull).parameters.keys() or not hasattr(flower, "_verify_fab"):
