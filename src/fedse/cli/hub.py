@@ -92,7 +92,8 @@ def run(
 @app.command("open")
 def open_(hub: FOLDER = Path("hub")) -> None:
     """Open the hub without a run, for people who submit runs with `flwr run` themselves. Ctrl-C closes it."""
-    from fedse.apps.hub import HubFailed, open_hub
+    from fedse.apps.flower_server import HubFailed
+    from fedse.apps.hub import open_hub
     from fedse.apps.hub_folder import HubFolder
 
     folder = HubFolder.existing(hub)
