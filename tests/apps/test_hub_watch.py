@@ -123,6 +123,7 @@ def test_a_killed_process_of_the_run_is_replaced(
     assert ["has ended without a result. Going on after" in text for text in trial.said] == [True, True]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_lost_again_and_again_is_given_up_unless_rounds_are_made(
     living: Callable[[], subprocess.Popen[bytes]], server: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:

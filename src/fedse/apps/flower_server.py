@@ -122,7 +122,9 @@ def wait_until_free(port: int, say: Say, address: str = "127.0.0.1") -> None:
                 probe.bind((address, port))
                 return
         if time.monotonic() > until:
-            raise BadInput(f"port {port} of this machine is taken: stop what uses it, or make a hub with --port.")
+            raise BadInput(
+                f"port {port} of this machine is taken: stop what uses it, or write another one into hub.yaml."
+            )
         if not told:
             say(f"port {port} is still taken: waiting for it")
             told = True

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import datetime
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedse.apps.flower_server import ServerLost, flower_server
+from fedse.apps.fence import fence
+from fedse.apps.flower_server import ServerLost, answers, flower_server
 from fedse.apps.hub_file import load_for_hub
 from fedse.apps.hub_folder import HubFolder
+from fedse.apps.sign_of_life import held, hold
 from fedse.apps.submitted_run import Follower, SubmittedRun
 from fedse.engines.flower.quiet import prepare
 from fedse.errors import BadInput
@@ -22,6 +24,9 @@ INSECURE = (
     "WARNING: this hub is INSECURE: it has no TLS and no keys. Everything can be read and changed on its way, and anybody "
     "who reaches it may come in as any site."
 )
+
+WARNED_BEFORE = 60
+"""Days."""
 
 
 def run_hub(
@@ -37,36 +42,70 @@ def run_hub(
         )
     follower = Follower(runs / experiment.name / "events.jsonl", trackers)
     submitted = SubmittedRun(hub, file, settings, runs, follower, say)
-    while True:
-        try:
-            with open_hub(hub, say) as server:
-                say(f"waiting for {', '.join(sorted(experiment.clients))}")
-                return submitted.result(server)
-        except ServerLost as error:
-            submitted.end()
-            submitted.lost(error)
+    with _only_one(hub), fence(hub, say):
+        while True:
+            try:
+                with _server(hub, say) as server:
+                    say(f"waiting for {', '.join(sorted(experiment.clients))}")
+                    return submitted.result(server)
+            except ServerLost as error:
+                submitted.end()
+                submitted.lost(error)
 
 
 @contextmanager
 def open_hub(hub: HubFolder, say: Say) -> Iterator[subprocess.Popen[bytes]]:
-    """Flower's server, reachable from this machine only, that knows the keys of the sites."""
+    """A hub without a run: the fence, and Flower's server behind it."""
     prepare("fedse hub")
+    with _only_one(hub), fence(hub, say), _server(hub, say) as server:
+        yield server
+
+
+@contextmanager
+def _only_one(hub: HubFolder) -> Iterator[None]:
+    """Two processes would end each other's fence and server."""
+    hub.home.mkdir(parents=True, exist_ok=True)
+    if held(hub.home / ".lock"):
+        raise BadInput(f"{hub.path} is open already, in another process: stop that one.")
+    with hold(hub.home / ".lock"):
+        yield
+
+
+@contextmanager
+def _server(hub: HubFolder, say: Say) -> Iterator[subprocess.Popen[bytes]]:
+    """Flower's server, reachable from this machine only, that knows the keys of the sites."""
     if hub.options.insecure:
         say(INSECURE)
+    else:
+        _warn_of_end(hub, say)
     with flower_server(hub, say) as server:
-        if not hub.options.insecure:
-            _register(hub)
+        let_sites_in(hub)
         say("the hub is open")
         yield server
 
 
-def _register(hub: HubFolder) -> None:
-    """Make the sites' keys known, once each."""
-    from fedse.apps.flower_calls import register
+def let_sites_in(hub: HubFolder) -> None:
+    """Exactly those whose keys are in the hub's folder; sites of a hub without keys need not be known."""
+    from fedse.apps.flower_calls import let_in
 
-    done = hub.home / "registered.json"
-    known: list[str] = json.loads(done.read_text()) if done.exists() else []
-    for site in hub.sites():
-        if site not in known:
-            register(f"127.0.0.1:{hub.options.port}", hub.certificate("ca.crt"), site, hub.key(site))
-    done.write_text(json.dumps(hub.sites()))
+    if not hub.options.insecure:
+        keys = {site: hub.key(site) for site in hub.sites()}
+        let_in(f"127.0.0.1:{hub.options.port}", hub.certificate("ca.crt"), keys)
+
+
+def tell_open_hub(hub: HubFolder) -> bool:
+    """Let a hub that is open in another process know what has changed in its keys; whether there is one."""
+    prepare("fedse hub")
+    if not held(hub.home / ".lock") or not answers(hub):
+        return False
+    let_sites_in(hub)
+    return True
+
+
+def _warn_of_end(hub: HubFolder, say: Say) -> None:
+    from fedse.apps.certificates import ends
+
+    end = min(ends(hub.certificate(name)) for name in ("ca.crt", "server.crt"))
+    left = end - datetime.datetime.now(datetime.UTC)
+    if left.days < WARNED_BEFORE:
+        say(f"WARNING: the certificates of this hub end on {end:%Y-%m-%d}: `fedse hub renew` makes new ones.")
