@@ -39,11 +39,13 @@ def init(
     """Make authority, certificate, one key for each site, and a kit to carry to each; or add sites to a hub."""
     from fedse.apps.hub import INSECURE, tell_open_hub
     from fedse.apps.hub_folder import HubFolder
+    from fedse.apps.private import private
     from fedse.engines.flower.quiet import prepare
 
     prepare("fedse hub")
     given = {"address": address, "port": port, "listen": listen, "fence": fence, "insecure": insecure}
-    hub = HubFolder.create(folder, {key: value for key, value in given.items() if value is not None}, site)
+    with private():
+        hub = HubFolder.create(folder, {key: value for key, value in given.items() if value is not None}, site)
     tell_open_hub(hub)
     console = make_console()
     if hub.options.insecure:
@@ -60,9 +62,11 @@ def revoke(site: Annotated[str, typer.Argument(help="Name of the site.")], hub: 
     """Refuse a site's key from now on, also in a hub that is open. `fedse hub init --site NAME` makes a new one."""
     from fedse.apps.hub import tell_open_hub
     from fedse.apps.hub_folder import HubFolder
+    from fedse.apps.private import private
 
     folder = HubFolder.existing(hub)
-    folder.revoke(site)
+    with private():
+        folder.revoke(site)
     now = "from now on" if tell_open_hub(folder) else "when the hub is opened (it is not open now)"
     make_console().print(
         f"The key of {site} is refused {now}. A new one: fedse hub init {hub} --site {site}",
@@ -78,10 +82,12 @@ def renew(hub: FOLDER = Path("hub")) -> None:
     from fedse.apps.certificates import ends
     from fedse.apps.fence import reload
     from fedse.apps.hub_folder import HubFolder
+    from fedse.apps.private import private
 
     folder = HubFolder.existing(hub)
     before = ends(folder.certificate("ca.crt")) if not folder.options.insecure else None
-    folder.renew()
+    with private():
+        folder.renew()
     reload(folder.path)
     make_console().print(
         f"The certificates are valid until {ends(folder.certificate('server.crt')):%Y-%m-%d}. Sites take them with the "
@@ -105,6 +111,7 @@ def run(
     from fedse.apps.hub import run_hub
     from fedse.apps.hub_file import load_for_hub
     from fedse.apps.hub_folder import HubFolder
+    from fedse.apps.private import private
     from fedse.cli.progress import Progress
 
     console = make_console()
@@ -116,7 +123,7 @@ def run(
         console.print(text, soft_wrap=True, markup=False, highlight=False)
 
     try:
-        with progress:
+        with interrupts.tidy_when_terminated(), private(folder.path), progress:
             result = run_hub(folder, file, settings or [], runs, [progress], say)
     except KeyboardInterrupt:
         say("\nInterrupted. Nothing complete is lost; the same command goes on.")
@@ -131,6 +138,7 @@ def open_(hub: FOLDER = Path("hub")) -> None:
     from fedse.apps.flower_server import HubFailed
     from fedse.apps.hub import open_hub
     from fedse.apps.hub_folder import HubFolder
+    from fedse.apps.private import private
 
     folder = HubFolder.existing(hub)
     console = make_console()
@@ -139,7 +147,7 @@ def open_(hub: FOLDER = Path("hub")) -> None:
         console.print(text, soft_wrap=True, markup=False, highlight=False)
 
     try:
-        with open_hub(folder, say) as superlink:
+        with interrupts.tidy_when_terminated(), private(folder.path), open_hub(folder, say) as superlink:
             say(f"submit a run: FLWR_HOME={folder.home} flwr run {folder.path}/bundle hub -c 'experiment=\"FILE\"'")
             superlink.wait()
             raise HubFailed(f"Flower's server ended; {folder.home}/superlink.log says why.")
