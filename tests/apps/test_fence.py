@@ -20,6 +20,7 @@ pytest.importorskip("flwr")
 
 from fedse.apps.fence import fence, find_nginx
 from fedse.apps.hub_folder import HubFolder
+from fedse.apps.hub_options import HubOptions
 from fedse.apps.nginx_file import ROUTES
 from fedse.errors import BadInput
 
@@ -67,7 +68,7 @@ def behind() -> Iterator[Behind]:
 
 def hub_before(behind: Behind, folder: Path, **settings: Any) -> HubFolder:
     given = {"address": f"127.0.0.1:{free_port()}", "port": behind.server_address[1], "insecure": True}
-    return HubFolder.create(folder / "hub", {**given, **settings}, ["east"])
+    return HubFolder.create(folder / "hub", HubOptions.model_validate({**given, **settings}), ["east"])
 
 
 def status(port: int, raw: str) -> int:
@@ -182,5 +183,5 @@ def test_an_address_that_the_machine_has_not_and_a_missing_nginx_are_explained(
     ],
 )
 def test_where_a_fence_listens(settings: dict[str, str], place: str, tmp_path: Path) -> None:
-    hub = HubFolder.create(tmp_path / "hub", settings, ["east"])
+    hub = HubFolder.create(tmp_path / "hub", HubOptions.model_validate(settings), ["east"])
     assert f"listen {place}:8443 ssl;" in (hub.path / "nginx.conf").read_text()

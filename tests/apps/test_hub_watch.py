@@ -19,7 +19,7 @@ from fedse.apps import submitted_run
 from fedse.apps.flower_server import GIVEN_UP_AFTER, LOOK, MENTIONED_AFTER, HubFailed, ServerLost, Silence
 from fedse.apps.hub_folder import HubFolder, HubOptions
 from fedse.apps.sign_of_life import held, sign_of
-from fedse.apps.submitted_run import MOST_LOSSES, Follower, SubmittedRun
+from fedse.apps.submitted_run import MOST_LOSSES, Follower, RunLost, SubmittedRun
 
 LIVES = """
 import json, os, sys, time
@@ -133,6 +133,18 @@ def test_a_run_that_is_lost_again_and_again_is_given_up_unless_rounds_are_made(
     assert hopeless.tries == MOST_LOSSES + 1 and len(hopeless.said) == MOST_LOSSES
     unlucky = Trial(tmp_path, living, good=MOST_LOSSES + 3, rounds=True)
     assert unlucky.result(server) == {"adapter": "abc"}
+
+
+def test_a_run_that_ends_before_it_says_a_word_is_noticed_at_once(
+    living: Callable[[], subprocess.Popen[bytes]],
+    server: subprocess.Popen[bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when its module cannot be imported."""
+    monkeypatch.setattr(submitted_run, "ended", lambda hub: True)
+    with pytest.raises(RunLost, match="has not started"):
+        Trial(tmp_path, living, good=0, rounds=False)._watch(server)
 
 
 def test_a_server_that_has_ended_takes_the_process_of_its_run_along(

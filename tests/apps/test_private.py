@@ -58,9 +58,9 @@ def test_the_clients_of_a_run_are_closed_to_others(
 @pytest.fixture
 def kit(tmp_path: Path) -> Path:
     pytest.importorskip("flwr")
-    from fedse.apps.hub_folder import HubFolder
+    from fedse.apps.hub_folder import HubFolder, HubOptions
 
-    HubFolder.create(tmp_path / "hub", {}, ["east"])
+    HubFolder.create(tmp_path / "hub", HubOptions(), ["east"])
     kit = tmp_path / "hub/sites/east"
     (kit / "experiment.yaml").write_text(EXPERIMENT)
     return kit

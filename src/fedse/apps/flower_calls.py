@@ -15,9 +15,14 @@ prepare("fedse hub")
 import httpx  # noqa: E402
 from cryptography.hazmat.primitives import serialization  # noqa: E402
 from cryptography.hazmat.primitives.asymmetric import ec  # noqa: E402
-from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest, UnregisterNodeRequest  # noqa: E402
+from flwr.proto.control_pb2 import (  # noqa: E402
+    ListNodesRequest,
+    ListRunsRequest,
+    RegisterNodeRequest,
+    UnregisterNodeRequest,
+)
 from flwr.proto.fleet_pb2 import DeactivateNodeRequest  # noqa: E402
-from flwr.supercore.constant import NodeStatus  # noqa: E402
+from flwr.supercore.constant import NodeStatus, Status  # noqa: E402
 from flwr.supercore.control import ControlHttpClient  # noqa: E402
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor  # noqa: E402
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes  # noqa: E402
@@ -65,6 +70,18 @@ def _bytes_of(public_key: Path) -> bytes:
     key = serialization.load_ssh_public_key(public_key.read_bytes())
     assert isinstance(key, ec.EllipticCurvePublicKey)
     return public_key_to_bytes(key)
+
+
+def last_run_has_ended(address: str, authority: Path | None) -> bool:
+    """Whether the run that was submitted last is over, in whatever way."""
+    interceptors = [RuntimeVersionHttpInterceptor(component_name="flwr CLI")]
+    certificates = None if authority is None else str(authority)
+    try:
+        with ControlHttpClient.from_server_address(address, authority is None, certificates, interceptors) as client:
+            found = client.ListRuns(ListRunsRequest(limit=1)).run_dict
+    except httpx.HTTPError:
+        return False
+    return any(run.status.status == Status.FINISHED for run in found.values())
 
 
 def sign_off(address: str, authority: Path, secret_key: Path, node: int) -> None:

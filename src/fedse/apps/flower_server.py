@@ -112,6 +112,14 @@ def answers(hub: HubFolder) -> bool:
         return False
 
 
+def ended(hub: HubFolder) -> bool:
+    """Whether the run that was submitted last is over."""
+    from fedse.apps.flower_calls import last_run_has_ended
+
+    authority = None if hub.options.insecure else hub.certificate("ca.crt")
+    return last_run_has_ended(f"127.0.0.1:{hub.options.port}", authority)
+
+
 def wait_until_free(port: int, say: Say, address: str = "127.0.0.1") -> None:
     """A hub that was killed takes its processes along, but not at once."""
     until, told = time.monotonic() + 30, False

@@ -1,7 +1,7 @@
 """The folder of a hub: what `fedse hub init` writes and `fedse hub run` reads.
 
-hub.yaml  nginx.conf  bundle/  certificates/{ca.crt, ca.key, server.crt, server.key}  keys/SITE.pub
-sites/SITE/{site.yaml, ca.crt, site.key}   the kit of a site: to be carried there, then deleted here
+hub.yaml  nginx.conf  bundle/  certificates/{ca.crt, ca.key, server.crt, server.key, seal.key, seal.pub}  keys/SITE.pub
+sites/SITE/{site.yaml, ca.crt, hub.pub, site.key}   the kit of a site: to be carried there, then deleted here
 revoked/SITE-MARK.pub                      keys that are no longer let in
                                            (an insecure hub has no certificates, and keys/SITE.none in place of keys)
 flower/                                    state of Flower's server
@@ -12,10 +12,9 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -45,26 +44,31 @@ class HubFolder:
             raise BadInput(explain(error, HubOptions, places)) from error
 
     @classmethod
-    def create(cls, path: Path, settings: Mapping[str, Any], sites: Sequence[str]) -> HubFolder:
-        """Make a hub, or add sites to the one that is there. Existing keys are never replaced."""
+    def create(cls, path: Path, options: HubOptions, sites: Sequence[str]) -> HubFolder:
+        """Make a hub, or add sites to the one that is there, whose options need not be given again. Existing keys are never
+        replaced."""
         for site in sites:
             if not _SITE.fullmatch(site):
                 raise BadInput(f"the site name '{site}' may hold letters, digits, '.', '_' and '-' only.")
         if not (path / "hub.yaml").exists():
-            try:
-                options = HubOptions.model_validate({"address": "127.0.0.1:8443", **settings})
-            except ValidationError as error:
-                raise BadInput(explain(error, HubOptions, {(): "fedse hub init"})) from error
             _begin(path, options)
         hub = cls.existing(path)
-        if [key for key, value in settings.items() if getattr(hub.options, key) != value]:
+        if any(getattr(hub.options, key) != getattr(options, key) for key in options.model_fields_set):
             raise BadInput(
                 f"{path} is a hub with other settings (address {hub.options.address}, port {hub.options.port}"
                 f"{', insecure' if hub.options.insecure else ''}): give the same, or choose another folder."
             )
+        hub._make_seal()
         for site in sites:
             hub._add(site)
         return hub
+
+    def _make_seal(self) -> None:
+        """Once, also for a hub that an older fedse made."""
+        from fedse.apps.certificates import write_seal
+
+        if not self.options.insecure and not self.certificate("seal.key").exists():
+            write_seal(self.certificate("seal.key"), self.certificate("seal.pub"))
 
     def _add(self, site: str) -> None:
         from fedse.apps.certificates import write_site_key
@@ -80,6 +84,7 @@ class HubFolder:
                 self.key(site).touch()
                 return
             shutil.copyfile(self.certificate("ca.crt"), kit / "ca.crt")
+            shutil.copyfile(self.certificate("seal.pub"), kit / "hub.pub")
             # The public key last: a site counts as added when the hub knows its key.
             write_site_key(kit / "site.key", kit / "site.pub")
             (kit / "site.pub").replace(self.key(site))
@@ -160,7 +165,7 @@ def _flower_configuration(path: Path, options: HubOptions) -> str:
 
 
 def _site_file(site: str, options: HubOptions) -> str:
-    protection = "authority: ca.crt\nkey: site.key                 # keep it secret"
+    protection = "authority: ca.crt\nhub_key: hub.pub\nkey: site.key                 # keep it secret"
     if options.insecure:
         protection = "insecure: true                # NO TLS AND NO KEYS: for a network that is closed to others"
     return f"""# The site '{site}'. Keep this folder on the site's machine.
@@ -171,5 +176,6 @@ experiment: experiment.yaml   # the same file as the hub's
 folder: data                  # worlds' trajectories, buffer and ledger stay here
 # worlds: [maze]              # this site's own worlds; without it, those the experiment names for it
 # max_megabytes: 200          # never send more in one update
+# budget: {{rounds: 30, hours: 48}}   # most of what the hub may ask for
 # settings: [model.device=cuda]
 """

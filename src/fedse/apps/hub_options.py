@@ -20,8 +20,8 @@ def _host_and_port(text: str) -> str:
 class HubOptions(PluginOptions):
     """The hub's own settings, in hub.yaml."""
 
-    address: Annotated[str, AfterValidator(_host_and_port)]
-    """Host and port at which sites reach the hub: those of the reverse proxy."""
+    address: Annotated[str, AfterValidator(_host_and_port)] = "127.0.0.1:8443"
+    """Host and port at which sites reach the hub: those of its fence."""
     port: int = Field(default=8000, ge=1, le=65535)
     """Port of Flower's server, on this machine only."""
     fence: bool = True

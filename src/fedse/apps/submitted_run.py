@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fedse.apps.flower_server import START, HubFailed, ServerLost, Silence, answers, log_of
+from fedse.apps.flower_server import LOOK, START, HubFailed, ServerLost, Silence, answers, ended, log_of
 from fedse.apps.hub_folder import HubFolder
 from fedse.apps.sign_of_life import held, sign_of
 from fedse.engines.flower.quiet import environment
@@ -48,6 +48,7 @@ class SubmittedRun:
         self._outcome = hub.home / "outcome.json"
         self._losses = 0
         self._rounds = 0
+        self._asked = 0.0
 
     def result(self, server: subprocess.Popen[bytes]) -> dict[str, Any]:
         """Submit and wait. A process that is gone is replaced: it goes on after the last complete round."""
@@ -123,10 +124,17 @@ class SubmittedRun:
                 raise ServerLost(f"Flower's server has ended (code {code}).")
             if "pid" in found and not held(sign_of(self._outcome)) and self._heard() == found:
                 raise RunLost(f"the process of the run ({found['pid']}) has ended without a result.")
-            if "pid" not in found and time.monotonic() - submitted > START:
-                raise RunLost(f"the process of the run has not started within {START:.0f} s.")
+            if "pid" not in found and (time.monotonic() - submitted > START or self._ended_unheard()):
+                raise RunLost("the process of the run has not started.")
             silence.look()
             time.sleep(0.3)
+
+    def _ended_unheard(self) -> bool:
+        """Whether the run is over although it never said that it began. Asked now and then."""
+        if time.monotonic() - self._asked < LOOK:
+            return False
+        self._asked = time.monotonic()
+        return ended(self._hub) and not self._outcome.exists()
 
     def _heard(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._outcome.read_text()) if self._outcome.exists() else {}

@@ -37,15 +37,24 @@ def init(
     ] = False,
 ) -> None:
     """Make authority, certificate, one key for each site, and a kit to carry to each; or add sites to a hub."""
+    from pydantic import ValidationError
+
     from fedse.apps.hub import INSECURE, tell_open_hub
     from fedse.apps.hub_folder import HubFolder
+    from fedse.apps.hub_options import HubOptions
     from fedse.apps.private import private
     from fedse.engines.flower.quiet import prepare
+    from fedse.errors import BadInput
+    from fedse.experiment_file import explain
 
     prepare("fedse hub")
     given = {"address": address, "port": port, "listen": listen, "fence": fence, "insecure": insecure}
+    try:
+        options = HubOptions.model_validate({key: value for key, value in given.items() if value is not None})
+    except ValidationError as error:
+        raise BadInput(explain(error, HubOptions, {(): "fedse hub init"})) from error
     with private():
-        hub = HubFolder.create(folder, {key: value for key, value in given.items() if value is not None}, site)
+        hub = HubFolder.create(folder, options, site)
     tell_open_hub(hub)
     console = make_console()
     if hub.options.insecure:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from fedse.errors import TooFewClients
+from fedse.errors import OldRound, TooFewClients
 from fedse.federation.absence import LOOK, Absence
 from fedse.plugins import PluginOptions
 from fedse.protocols import Engine, Tracker
@@ -23,8 +23,7 @@ BUSY, UNREACHABLE, TOO_SLOW, NOT_NEEDED = "Busy", "Unreachable", "TooSlow", "Not
 
 
 class ParticipationOptions(PluginOptions):
-    """Who takes part in a round and how long it waits. By default everybody, as long as it takes, as in the paper; only a
-    client that cannot be reached is not waited for without end."""
+    """Who takes part in a round and how long it waits. By default everybody, as long as it takes, as in the paper."""
 
     operational: ClassVar[frozenset[str]] = frozenset({"least", "deadline_minutes", "absent_minutes"})
 
@@ -129,7 +128,7 @@ class Exchange:
             reasons = "; ".join(f"{client}: {reason}" for client, reason in sorted(answers.absent.items()))
             raise TooFewClients(
                 f"{len(answers.updates)} of {len(clients)} clients answered {task.name} ({reasons}), fewer than "
-                f"participation.least = {self.options.least}; the same command repeats it."
+                f"participation.least = {self.options.least}{_what_to_do(answers)}."
             )
         return answers
 
@@ -181,3 +180,12 @@ class Exchange:
         self._absence.give_up(client)
         if answers is not None:
             answers.absent[client] = UNREACHABLE
+
+
+def _what_to_do(answers: Answers) -> str:
+    if OldRound.__name__ not in answers.absent.values():
+        return "; the same command repeats it"
+    return (
+        ". Sites have answered later rounds of this run than its folder here knows: give the folder back (--runs), or begin "
+        "a run with another `name`"
+    )
