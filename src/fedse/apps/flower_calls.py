@@ -15,6 +15,7 @@ prepare("fedse hub")
 import httpx  # noqa: E402
 from cryptography.hazmat.primitives import serialization  # noqa: E402
 from cryptography.hazmat.primitives.asymmetric import ec  # noqa: E402
+from flwr.common.constant import Status  # noqa: E402
 from flwr.proto.control_pb2 import (  # noqa: E402
     ListNodesRequest,
     ListRunsRequest,
@@ -22,7 +23,7 @@ from flwr.proto.control_pb2 import (  # noqa: E402
     UnregisterNodeRequest,
 )
 from flwr.proto.fleet_pb2 import DeactivateNodeRequest  # noqa: E402
-from flwr.supercore.constant import NodeStatus, Status  # noqa: E402
+from flwr.supercore.constant import NodeStatus  # noqa: E402
 from flwr.supercore.control import ControlHttpClient  # noqa: E402
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor  # noqa: E402
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes  # noqa: E402
