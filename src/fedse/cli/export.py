@@ -134,8 +134,10 @@ def _known_client(folder: RunFolder, client: str) -> list[str]:
 def _experience(folder: RunFolder, target: Path, client: str) -> int:
     from fedse.experience.buffer import read_file
     from fedse.experience.export import export as write
+    from fedse.federation.wholeness import check_experience
 
     clients = _known_client(folder, client)
     chosen = [client] if client else clients
+    check_experience(folder, chosen)
     held = [item for name in chosen for item in read_file(folder.client_folder(name) / "buffer.sqlite")]
     return write(held, target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,17 @@ def check(run: RunFolder) -> None:
         raise RunConflict(
             f"{problem}: restore it from a copy of the run; `fedse run` would go on from the last round that is whole."
         )
+
+
+def check_experience(run: RunFolder, clients: Iterable[str]) -> None:
+    """Refuse buffers and notes that are not what was written."""
+    last = run.last_round()
+    if last is None or run.record(last) is None:
+        return
+    stored = Stored(run, last)
+    for client in clients:
+        for problem in stored.problems_of(client, last):
+            raise RunConflict(f"{problem}: restore it from a copy of the run.")
 
 
 def _older(last: int) -> str:
@@ -164,24 +175,21 @@ class Stored:
             self.run.check_state(number)
         except RunConflict as error:
             return str(error).partition(": ")[0]
-        return next(self._problems_of_clients(number), "")
+        return next((problem for client in self._clients for problem in self.problems_of(client, number)), "")
 
-    def _problems_of_clients(self, number: int) -> Iterator[str]:
-        for client in self._clients:
-            folder = self.run.client_folder(client)
-            noted, later = self._noted(client, number), self._noted(client, self._last)
-            found = self._found[client]
-            for name, digest in noted.items():
-                if not is_for_reading(name) and found.get(name) != digest:
-                    what = "is not what was written" if name in found else "is missing or cannot be read"
-                    yield f"{folder / in_words(name)} {what}"
-            for name in found.keys() - noted.keys():
-                if (
-                    not is_for_reading(name)
-                    and round_of(name) <= number
-                    and not self._may_be(client, name, noted, later)
-                ):
-                    yield f"{folder / in_words(name)} is not part of the run"
+    def problems_of(self, client: str, number: int) -> Iterator[str]:
+        """What of a client is not as it was after a round."""
+        folder = self.run.client_folder(client)
+        noted, later = self._noted(client, number), self._noted(client, self._last)
+        found = self._found.get(client, {})
+        for name, digest in noted.items():
+            if not is_for_reading(name) and found.get(name) != digest:
+                what = "is not what was written" if name in found else "is missing or cannot be read"
+                yield f"{folder / in_words(name)} {what}"
+        for name in sorted(found.keys() - noted.keys()):
+            own = not is_for_reading(name) and round_of(name) <= number
+            if own and not self._may_be(client, name, noted, later):
+                yield f"{folder / in_words(name)} is not part of the run"
 
     def _may_be(self, client: str, name: str, noted: Mapping[str, str], later: Mapping[str, str]) -> bool:
         """Whether something that no record up to a round names can be there nevertheless."""
