@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -304,3 +306,89 @@ def test_a_kill_between_two_writes_of_a_new_experiment_leaves_a_run_that_goes_on
     folder.replace_experiment(longer.to_yaml(), longer.digest())
     (two / "experiment.yaml").write_text(before)
     assert go_on(two) == (digest(made / "whole/table", 3), [])
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_round_that_was_not_stored_is_done_again_without_a_word(
+    at: int, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RunFolder.save_round
+
+    def stop(self: RunFolder, number: int, *more: Any, **named: Any) -> None:
+        if number == at:
+            raise Interrupted
+        store(self, number, *more, **named)
+
+    with monkeypatch.context() as patched, pytest.raises(Interrupted):
+        patched.setattr(RunFolder, "save_round", stop)
+        fedse.run(experiment(3), tmp_path)
+    assert go_on(tmp_path / "table") == (digest(made / "whole/table", 3), [])
+
+
+START = """
+import sys
+import fedse
+from fedse.errors import FedseError
+try:
+    print(fedse.run(fedse.load_experiment(sys.argv[1]), sys.argv[2]).adapter.digest())
+except FedseError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    "repeats", [pytest.param(1, marks=pytest.mark.slow), pytest.param(25, marks=pytest.mark.torture)]
+)
+@pytest.mark.timeout(900)
+def test_of_four_starts_at_once_one_runs_and_three_say_so(repeats: int, made: Path, tmp_path: Path) -> None:
+    file = tmp_path / "experiment.yaml"
+    file.write_text(experiment(3).to_yaml())
+    for number in range(repeats):
+        command = [sys.executable, "-c", START, str(file), str(tmp_path / str(number))]
+        processes = [
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)
+        ]
+        said = [process.communicate(timeout=300) for process in processes]
+        assert [told for _, told in said if told] == []
+        reached = [line for line, _ in said if "in use by another process" not in line]
+        # One that began when the first was done finds the finished run.
+        assert set(reached) == {digest(made / "whole/table", 3) + "\n"}
+
+
+def test_a_start_that_cannot_work_leaves_nothing_behind(tmp_path: Path) -> None:
+    wrong = experiment(1, start={"name": "recorded", "path": str(tmp_path / "absent.json")})
+    with pytest.raises(BadInput):
+        fedse.run(wrong, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_is_held_before_anything_is_looked_at(two: Path) -> None:
+    holder = RunFolder.existing(two)
+    holder.lock()
+    (two / "experiment.yaml").write_text("name: [")
+    with pytest.raises(RunConflict, match="in use by another process"):
+        go_on(two)
+
+
+def test_a_buffer_on_a_medium_that_cannot_be_written_is_read(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite makes files beside one with a write-ahead log, and says that it cannot open the file where it may not."""
+    expected = read_file(two / EAST)
+    connect = sqlite3.connect
+
+    def on_such_a_medium(place: Any, **named: Any) -> Any:
+        return Unopened() if str(two) in str(place) else connect(place, **named)
+
+    monkeypatch.setattr("fedse.experience.buffer_file.sqlite3.connect", on_such_a_medium)
+    assert read_file(two / EAST) == expected
+
+
+class Unopened:
+    def execute(self, _: str) -> None:
+        raise sqlite3.OperationalError("unable to open database file")
+
+    def close(self) -> None:
+        pass

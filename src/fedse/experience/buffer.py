@@ -19,8 +19,9 @@ import numpy as np
 from pydantic import Field
 
 from fedse import atomic
+from fedse.database import look
 from fedse.errors import BufferUnusable, CannotWrite
-from fedse.experience.buffer_file import FIRST_LEARNED, look
+from fedse.experience.buffer_file import FIRST_LEARNED
 from fedse.experience.records import from_record, to_record
 from fedse.plugins import PluginOptions
 from fedse.strict_json import parse

@@ -196,7 +196,7 @@ class Stored:
         if self._found[client][name] == later.get(name):
             return True  # It came later, or what it belongs to did.
         if round_of(name) == 0:
-            return not _of_buffer(noted)  # The interrupted round was the client's first.
+            return not _rows_of_buffer(noted)  # The interrupted round was the client's first.
         record = self.records.get(round_of(name))
         return record is not None and client in record.absent
 
@@ -204,7 +204,11 @@ class Stored:
         """What a buffer begins with may come from an interrupted round, of which nothing is noted."""
         for client in self._clients:
             path = self.run.client_folder(client) / BUFFER
-            if "buffer/0000" in self._found[client] and not _of_buffer(self._noted(client, number)) and path.exists():
+            if (
+                "buffer/0000" in self._found[client]
+                and not _rows_of_buffer(self._noted(client, number))
+                and path.exists()
+            ):
                 try:
                     forget_beginning(path)
                 except sqlite3.Error as error:
@@ -223,8 +227,8 @@ class Stored:
         return aside
 
 
-def _of_buffer(noted: Mapping[str, str]) -> bool:
-    return any(name.startswith("buffer/") for name in noted)
+def _rows_of_buffer(noted: Mapping[str, str]) -> bool:
+    return any(name.startswith("buffer/") and name != "buffer/facts" for name in noted)
 
 
 def _copied(path: Path) -> list[Path]:

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fedse import atomic, strict_json
+from fedse.database import look
 from fedse.errors import BadInput, BufferUnusable
-from fedse.experience.buffer_file import look
 from fedse.runs.folder import RunFolder
 from fedse.runs.record import file_digest
 
