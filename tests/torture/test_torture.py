@@ -9,6 +9,8 @@ from .cases import OUTCOMES, outcomes
 SEED = 20_260
 CASES: dict[str, int] = {
     "tasks": 150,
+    "records": 150,
+    "folders": 100,
 }
 
 
