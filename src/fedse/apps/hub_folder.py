@@ -59,6 +59,7 @@ class HubFolder:
                 f"{', insecure' if hub.options.insecure else ''}): give the same, or choose another folder."
             )
         hub._make_seal()
+        hub._renew_bundle()
         for site in sites:
             hub._add(site)
         return hub
@@ -69,6 +70,11 @@ class HubFolder:
 
         if not self.options.insecure and not self.certificate("seal.key").exists():
             write_seal(self.certificate("seal.key"), self.certificate("seal.pub"))
+
+    def _renew_bundle(self) -> None:
+        """Sites take the bundle of their own version of fedse only; a hub that an older one made has another."""
+        if (self.path / "bundle/pyproject.toml").read_text() != _project(self.options):
+            atomic.write_text(self.path / "bundle/pyproject.toml", _project(self.options))
 
     def _add(self, site: str) -> None:
         from fedse.apps.certificates import write_site_key
@@ -152,11 +158,14 @@ def _begin(path: Path, options: HubOptions) -> None:
 
 
 def _write_bundle(path: Path, options: HubOptions) -> None:
-    shutil.copytree(BUNDLE, path)
-    if options.insecure:
-        # So that people who run the bundle with Flower's own command need not know it.
-        project = path / "pyproject.toml"
-        atomic.write_text(project, project.read_text().replace("insecure = false", "insecure = true"))
+    path.mkdir()
+    atomic.write_text(path / "pyproject.toml", _project(options))
+
+
+def _project(options: HubOptions) -> str:
+    project = (BUNDLE / "pyproject.toml").read_text()
+    # So that people who run the bundle with Flower's own command need not know it.
+    return project.replace("insecure = false", "insecure = true") if options.insecure else project
 
 
 def _flower_configuration(path: Path, options: HubOptions) -> str:

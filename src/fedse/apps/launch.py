@@ -18,9 +18,10 @@ from fedse.engines.flower.quiet import prepare
 
 ENDED = 75
 """Exit code when the command's own work is over although its process would stay: start it again."""
-
 AT_ONCE = 5.0
 """Seconds: what ends sooner would end again."""
+TOLD = "fedse tells the site: "
+"""Begins a line of the output that whoever started the command passes on."""
 
 
 def end_with(process: int) -> None:
@@ -65,6 +66,11 @@ def _sign_off(arguments: list[str], node: int) -> None:
     sign_off(given["--superlink"], *files, node)
 
 
+def _tell(sentence: str) -> None:
+    sys.stdout.write(f"{TOLD}{sentence}\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     command, parent, earlier, *arguments = sys.argv[1:]
     if command == "fence":
@@ -79,6 +85,9 @@ def main() -> None:
     else:
         from flwr.supernode.cli import flower_supernode
 
+        from fedse.apps.own_bundle import guard
+
+        guard(_tell)
         if int(earlier):
             _sign_off(arguments, int(earlier))
         # When the server answers with an error, its loop ends and a helper thread keeps the process alive, cut off for good.

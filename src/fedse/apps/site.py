@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fedse.apps.client_app import WORKER
+from fedse.apps.launch import TOLD
 from fedse.apps.private import socket_folder
 from fedse.apps.site_file import Site
 from fedse.apps.worker import Worker
@@ -29,6 +30,8 @@ from fedse.errors import BadInput, FedseError
 Say = Callable[[str], None]
 AGAIN = 2.0
 """Seconds between two tries to reach the hub."""
+LOOK = 0.5
+"""Seconds between two looks at the SuperNode."""
 MOST_REFUSALS = 3
 """A hub that has just been opened may have to learn its keys first."""
 PROXY_WITHOUT_HUB = (502, 503, 504)
@@ -36,7 +39,7 @@ NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 """What OpenSSL says of an answer that is no TLS."""
 INSECURE = (
     "WARNING: this site is INSECURE: it has no TLS and no key. Whoever is on the way to the hub can read and change "
-    "everything, and whoever pretends to be the hub can run code here."
+    "everything, and whoever pretends to be the hub can let this site work."
 )
 _REFUSAL = re.compile(rb"\[code: 2004\]|401 Unauthorized|403 Forbidden")
 _NODE = re.compile(rb"SuperNode ID: (\d+)")
@@ -109,7 +112,7 @@ def _connection(site: Site) -> http.client.HTTPConnection:
 def _supervise(site: Site, address: Path, say: Say) -> None:
     refusals = 0
     while True:
-        code, outcome = _connect(site, address)
+        code, outcome = _connect(site, address, say)
         refusals = refusals + 1 if outcome is _Outcome.REFUSED else 0
         if refusals >= MOST_REFUSALS:
             say(
@@ -132,10 +135,12 @@ def _leave(address: Path) -> NoReturn:
     os._exit(1)
 
 
-def _connect(site: Site, address: Path) -> tuple[int, _Outcome]:
+def _connect(site: Site, address: Path, say: Say) -> tuple[int, _Outcome]:
     """Run a SuperNode until it ends: its exit code, and how it went."""
     log = _log(site)
     log.parent.mkdir(parents=True, exist_ok=True)
+    # Flower does not install again what it finds here under the right name.
+    shutil.rmtree(site.options.folder / "flower/apps", ignore_errors=True)
     with log.open("ab") as output:
         size = output.tell()
         process = subprocess.Popen(
@@ -144,11 +149,26 @@ def _connect(site: Site, address: Path) -> tuple[int, _Outcome]:
             stderr=subprocess.STDOUT,
             env=dict(environment(site.options.folder / "flower")),
         )
-        code = process.wait()
+        told = size
+        while (code := process.poll()) is None:
+            time.sleep(LOOK)
+            told = _pass_on(log, told, say)
+        _pass_on(log, told, say)
     said = log.read_bytes()[size:]
     if _NODE.search(said):
         return code, _Outcome.LOST
     return code, _Outcome.REFUSED if _REFUSAL.search(said) else _Outcome.FAILED
+
+
+def _pass_on(log: Path, since: int, say: Say) -> int:
+    """Tell what the SuperNode has to say to the site's operator; returns up to where its log was read."""
+    with log.open("rb") as file:
+        file.seek(since)
+        whole, newline, _ = file.read().rpartition(b"\n")
+    for line in whole.splitlines():
+        if line.startswith(TOLD.encode()):
+            say(line.decode(errors="replace").removeprefix(TOLD))
+    return since + len(whole + newline)
 
 
 def _last_node(site: Site) -> int:
