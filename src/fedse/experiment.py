@@ -24,6 +24,7 @@ from fedse.experiment_file import differences
 from fedse.experiment_options import Experiment, load_experiment
 from fedse.federation.server import Server
 from fedse.federation.sites import Household, Sites
+from fedse.known_before import expected_of, names_of
 from fedse.parts import MakePlayers, Parts, check_start, make_players, make_worlds, shared_players
 from fedse.plugins import build, is_inline
 from fedse.privacy.door import Door
@@ -102,7 +103,7 @@ def _build_client(
             EVALUATION: Evaluation(site, experiment.evaluation),
             **{label: build("probe", part, site) for label, part in experiment.labelled_probes().items()},
         },
-        door=Door(folder / "ledger.jsonl", experiment.sending),
+        door=Door(folder / "ledger.jsonl", experiment.sending, names_of(experiment, origins, tuple(origins))),
         **{slot: build(part.kind, part, site) for slot, part in experiment.client_slots().items()},
     )
 
@@ -191,6 +192,7 @@ def assemble(
         terms=experiment.terms(),
         plan=plan_of(aggregator),
         tracker=tracker,
+        expected=expected_of(experiment),
     )
     if parts is not None:
         clients = cache(lambda: build_clients(experiment, parts, run))

@@ -46,6 +46,8 @@ class Site:
     experiment: Experiment
     terms: str
     """Digest of the experiment before this machine's own settings; the hub's must be the same."""
+    common: tuple[str, ...] = ()
+    """Labels of the worlds that the common experiment names for this site; it tells of others as `other`."""
 
     @property
     def name(self) -> str:
@@ -90,4 +92,5 @@ def load_site(path: Path) -> Site:
     if options.max_megabytes is not None:
         least = min(options.max_megabytes, own.sending.max_megabytes or options.max_megabytes)
         update["sending"] = own.sending.model_copy(update={"max_megabytes": least})
-    return Site(options, own.model_copy(update=update), common.terms())
+    named = common.clients.get(options.name)
+    return Site(options, own.model_copy(update=update), common.terms(), tuple(named.labels()) if named else ())

@@ -27,6 +27,7 @@ from fedse.engines.local import LocalEngine
 from fedse.errors import FedseError
 from fedse.experiment import build_clients, build_parts
 from fedse.federation.sites import Household, Sites
+from fedse.known_before import names_of
 from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers
 from fedse.types import ClientFailure, ClientUpdate, RoundTask
@@ -47,6 +48,7 @@ class Worker:
         experiment = site.experiment
         parts = build_parts(experiment)
         (self._client,) = build_clients(experiment, parts, RunFolder(site.run_folder))
+        self._client.door.names = names_of(experiment, self._client.site.places, site.common)
         sites = Sites(
             names=(site.name,),
             run=experiment.name,
