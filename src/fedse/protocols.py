@@ -298,6 +298,15 @@ class Aggregator(Protocol):
     ) -> tuple[ServerState, Mapping[str, float]]: ...
 
 
+@runtime_checkable
+class DependsOnNumbers(Protocol):
+    """An aggregator that does not do what it is for with too few clients."""
+
+    def advice(self, clients: int) -> str:
+        """A sentence for the user when so many take part in a round, or nothing."""
+        ...
+
+
 class Engine(Protocol):
     """Carries tasks to clients and their answers back. Knows nothing of rounds.
 

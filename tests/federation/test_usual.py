@@ -152,3 +152,16 @@ def test_what_earlier_rounds_had_is_read_from_the_run(
     run = RunFolder.existing(result.folder)
     norms = [sorted((run.report(number) or {})["diagnostics"]["update_norm"].values()) for number in (1, 2, 3)]
     assert earlier_norms(run, 3) == [sum(pair) / 2 for pair in norms] and earlier_norms(run, 0) == []
+
+
+def test_a_run_whose_aggregator_does_nothing_says_so_before_its_first_round(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    result = fedse.run(table_experiment(aggregator="trimmed_mean", rounds=1), tmp_path)
+    events = [json.loads(line) for line in (result.folder / "events.jsonl").read_text().splitlines()]
+    names = [event["event"] for event in events]
+    warning = events[names.index("warning")]
+    assert warning["message"].startswith("trimmed_mean with aggregator.share = 0.2 leaves out nobody of 2 clients")
+    assert names.index("warning") < names.index("round_started")
+    plain = fedse.run(table_experiment(aggregator="median", rounds=1), tmp_path / "plain")
+    assert '"warning"' not in (plain.folder / "events.jsonl").read_text()
