@@ -23,6 +23,7 @@ from fedse.apps.site import Refused, wait_for_hub
 from fedse.apps.site_file import load_site
 from fedse.apps.worker import Worker
 from fedse.cli import app
+from fedse.engines.flower.seal import Seal
 from fedse.engines.flower.wire import Parcel, pack_task
 from fedse.errors import BadInput
 from fedse.experiment import build_parts, load_experiment
@@ -59,15 +60,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def kit(made: Path, tmp_path: Path) -> Path:
     shutil.copytree(made / "sites/east", tmp_path / "east")
+    shutil.copyfile(made / "certificates/seal.key", tmp_path / "seal.key")
     (tmp_path / "east/experiment.yaml").write_text(EXPERIMENT)
     return tmp_path / "east"
 
 
 def test_secrets_are_readable_by_their_owner_only(made: Path) -> None:
-    secrets = [made / "certificates/ca.key", made / "certificates/server.key", *made.glob("sites/*/site.key")]
-    assert len(secrets) == 4
+    secrets = [*(made / "certificates").glob("*.key"), *made.glob("sites/*/site.key")]
+    assert len(secrets) == 5
     assert {stat.S_IMODE(path.stat().st_mode) for path in secrets} == {0o600}
-    assert not list(made.glob("sites/*/ca.key")) and not list(made.glob("keys/*.key"))
+    assert (
+        not list(made.glob("sites/*/ca.key"))
+        and not list(made.glob("sites/*/seal.key"))
+        and not list(made.glob("keys/*.key"))
+    )
 
 
 def test_openssl_and_ssh_read_what_was_made(made: Path) -> None:
@@ -250,7 +256,7 @@ def task_of(kit: Path, **header: str) -> Parcel:
     adapter = Table(rows=64).initial_adapter(0)
     task = RoundTask(1, "train", pack(adapter), adapter.layout, adapter.config)
     parcel = pack_task(task, "east", site.experiment.name, site.terms)
-    return Parcel({**parcel.header, **header}, parcel.array)
+    return Seal.read(kit.parent / "seal.key")(Parcel({**parcel.header, **header}, parcel.array))
 
 
 def test_a_worker_does_only_what_its_own_file_says(kit: Path) -> None:

@@ -127,6 +127,17 @@ def test_too_few_answers_stop_the_run_with_the_reasons() -> None:
         asking.ask(NAMES, task(1), lambda update: update)
 
 
+def test_a_hub_that_lost_its_run_folder_is_told_so() -> None:
+    class Later(Timetable):
+        def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
+            return [ClientFailure(client, "train-0001", "OldRound") for client in NAMES]
+
+    with pytest.raises(
+        TooFewClients, match=r"a: OldRound.*give the folder back \(--runs\), or begin a run with another"
+    ):
+        exchange(Later({})).ask(NAMES, task(1), lambda update: update)
+
+
 def test_strangers_are_not_heard() -> None:
     engine = Timetable({"a": None})
     engine._due.append((0.0, ClientUpdate("mallory", 1, None, (), {}, {}, (), "train-0001")))

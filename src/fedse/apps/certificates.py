@@ -9,6 +9,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 YEARS = 5
@@ -51,6 +52,14 @@ def write_site_key(secret: Path, public: Path) -> None:
     _write(public, line + b"\n")
 
 
+def write_seal(secret: Path, public: Path) -> None:
+    """The key pair with which a hub signs its tasks."""
+    key = Ed25519PrivateKey.generate()
+    encoding, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    _write(public, key.public_key().public_bytes(encoding, form))
+    _write_secret(secret, _pem(key))
+
+
 def _draft(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
@@ -90,7 +99,7 @@ def _general(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _pem(key: ec.EllipticCurvePrivateKey | Ed25519PrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

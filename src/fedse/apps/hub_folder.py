@@ -1,7 +1,7 @@
 """The folder of a hub: what `fedse hub init` writes and `fedse hub run` reads.
 
-hub.yaml  nginx.conf  bundle/  certificates/{ca.crt, ca.key, server.crt, server.key}  keys/SITE.pub
-sites/SITE/{site.yaml, ca.crt, site.key}   the kit of a site: to be carried there, then deleted here
+hub.yaml  nginx.conf  bundle/  certificates/{ca.crt, ca.key, server.crt, server.key, seal.key, seal.pub}  keys/SITE.pub
+sites/SITE/{site.yaml, ca.crt, hub.pub, site.key}   the kit of a site: to be carried there, then deleted here
                                            (an insecure hub has no certificates, and keys/SITE.none in place of keys)
 flower/                                    state of Flower's server
 """
@@ -78,9 +78,17 @@ class HubFolder:
                 f"{path} is a hub with other settings (address {hub.options.address}, port {hub.options.port}"
                 f"{', insecure' if hub.options.insecure else ''}): give the same, or choose another folder."
             )
+        hub._make_seal()
         for site in sites:
             hub._add(site)
         return hub
+
+    def _make_seal(self) -> None:
+        """Once, also for a hub that an older fedse made."""
+        from fedse.apps.certificates import write_seal
+
+        if not self.options.insecure and not self.certificate("seal.key").exists():
+            write_seal(self.certificate("seal.key"), self.certificate("seal.pub"))
 
     def _add(self, site: str) -> None:
         from fedse.apps.certificates import write_site_key
@@ -96,6 +104,7 @@ class HubFolder:
                 self.key(site).touch()
                 return
             shutil.copyfile(self.certificate("ca.crt"), kit / "ca.crt")
+            shutil.copyfile(self.certificate("seal.pub"), kit / "hub.pub")
             # The public key last: a site counts as added when the hub knows its key.
             write_site_key(kit / "site.key", kit / "site.pub")
             (kit / "site.pub").replace(self.key(site))
@@ -184,7 +193,7 @@ def _flower_configuration(path: Path, options: HubOptions) -> str:
 
 
 def _site_file(site: str, options: HubOptions) -> str:
-    protection = "authority: ca.crt\nkey: site.key                 # keep it secret"
+    protection = "authority: ca.crt\nhub_key: hub.pub\nkey: site.key                 # keep it secret"
     if options.insecure:
         protection = "insecure: true                # NO TLS AND NO KEYS: for a network that is closed to others"
     return f"""# The site '{site}'. Keep this folder on the site's machine.
@@ -195,5 +204,6 @@ experiment: experiment.yaml   # the same file as the hub's
 folder: data                  # worlds' trajectories, buffer and ledger stay here
 # worlds: [maze]              # this site's own worlds; without it, those the experiment names for it
 # max_megabytes: 200          # never send more in one update
+# budget: {{rounds: 30, hours: 48}}   # most of what the hub may ask for
 # settings: [model.device=cuda]
 """

@@ -12,7 +12,9 @@ from fedse import atomic
 from fedse.engines.flower.grid import GridEngine, registered
 from fedse.engines.flower.introduced import Introduced
 from fedse.engines.flower.quiet import prepare
+from fedse.engines.flower.seal import Seal
 from fedse.engines.flower.whole_replies import WholeReplies
+from fedse.engines.flower.wire import Parcel
 from fedse.errors import FedseError
 from fedse.experiment import run
 from fedse.federation.sites import Sites
@@ -25,6 +27,17 @@ from fedse.apps.hub_file import load_for_hub, told_worlds_of  # noqa: E402
 from fedse.apps.launch import end_with  # noqa: E402
 
 app = ServerApp()
+
+
+def _unsigned(parcel: Parcel) -> Parcel:
+    """Sites of an insecure hub have no key to check it with."""
+    return parcel
+
+
+def _hub_folder() -> Path:
+    """Flower's server, in whose process tree this is, was given its home in the hub's folder. The path is not part of the
+    run's configuration, which sites can read."""
+    return Path(os.environ["FLWR_HOME"]).parent
 
 
 @app.main()
@@ -40,11 +53,12 @@ def main(grid: Any, context: Any) -> None:
         file = Path(str(config["experiment"]))
         experiment, worlds = load_for_hub(file, settings), told_worlds_of(file, settings)
         nodes = Introduced(WholeReplies(grid)) if config["insecure"] else registered
+        sign = _unsigned if config["insecure"] else Seal.read(_hub_folder() / "certificates/seal.key")
 
         def carried(sites: Sites) -> GridEngine:
             # The hub's own copy of the experiment has no worlds.
             expected = replace(sites.expected, worlds=worlds)
-            return GridEngine(WholeReplies(grid), replace(sites, expected=expected), nodes)
+            return GridEngine(WholeReplies(grid), replace(sites, expected=expected), nodes, seal=sign)
 
         result = run(experiment, str(config["runs"]), make_engine=carried)
         found: dict[str, Any] = {"folder": str(result.folder), "adapter": result.adapter.digest()}

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from fedse.errors import TooFewClients
+from fedse.errors import OldRound, TooFewClients
 from fedse.plugins import PluginOptions
 from fedse.protocols import Engine, KnowsWhoIsThere, Tracker
 from fedse.seeds import generator
@@ -112,7 +112,7 @@ class Exchange:
             reasons = "; ".join(f"{client}: {reason}" for client, reason in sorted(answers.absent.items()))
             raise TooFewClients(
                 f"{len(answers.updates)} of {len(clients)} clients answered {task.name} ({reasons}), fewer than "
-                f"participation.least = {self.options.least}; the same command repeats it."
+                f"participation.least = {self.options.least}{_what_to_do(answers)}."
             )
         return answers
 
@@ -143,3 +143,12 @@ class Exchange:
 
     def _reachable(self) -> set[str]:
         return set(self.engine.present() if isinstance(self.engine, KnowsWhoIsThere) else self.engine.clients)
+
+
+def _what_to_do(answers: Answers) -> str:
+    if OldRound.__name__ not in answers.absent.values():
+        return "; the same command repeats it"
+    return (
+        ". Sites have answered later rounds of this run than its folder here knows: give the folder back (--runs), or begin "
+        "a run with another `name`"
+    )

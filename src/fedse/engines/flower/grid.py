@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedse.engines.flower.answers import read_answer, why
-from fedse.engines.flower.wire import Answer, pack_task, to_records
+from fedse.engines.flower.wire import Answer, Parcel, pack_task, to_records
 from fedse.federation.sites import Sites
 from fedse.types import ClientFailure, RoundTask
 
@@ -54,12 +54,15 @@ class GridEngine:
         sites: Sites,
         nodes: Callable[[Iterable[Any]], Mapping[str, Node]] = registered,
         pause: float = 0.5,
+        seal: Callable[[Parcel], Parcel] = lambda parcel: parcel,
     ) -> None:
+        """`seal` signs what leaves, where sites know the hub by its key."""
         self.clients = sites.names
         self._grid = grid
         self._sites = sites
         self._nodes = nodes
         self._pause = pause
+        self._seal = seal
         self._unsent: dict[str, _Errand] = {}
         self._under_way: dict[str, _Errand] = {}
         self._looked = 0.0
@@ -112,7 +115,7 @@ class GridEngine:
         task = replace(errand.task, seconds=None if left == math.inf else left)
         parcel = pack_task(task, errand.client, self._sites.run, self._sites.terms)
         return Message(
-            to_records(parcel),
+            to_records(self._seal(parcel)),
             dst_node_id=node,
             message_type=task.kind,
             ttl=min(left, LONGEST),
