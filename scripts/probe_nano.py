@@ -252,12 +252,18 @@ def few(subject: Subject, tasks: int) -> Rows:
         (FEW, f"{FEW} successes of each world"),
     ):
         draws = [
-            [items[int(index)] for items in subject.successes.values() for index in random.permutation(len(items))[:each]]
+            [
+                items[int(index)]
+                for items in subject.successes.values()
+                for index in random.permutation(len(items))[:each]
+            ]
             for _ in range(DRAWS)
         ]
         once = max(1, round(steps * batch / len(draws[0])))
         rows[f"{said}, {steps} steps"] = average([learned(subject, tasks, chosen, once) for chosen in draws])
-        rows[f"{said}, {rounds} rounds"] = average([learned(subject, tasks, chosen, epochs, rounds) for chosen in draws])
+        rows[f"{said}, {rounds} rounds"] = average(
+            [learned(subject, tasks, chosen, epochs, rounds) for chosen in draws]
+        )
     everything = every(subject.successes.values())
     ten = [everything[int(index)] for index in random.permutation(len(everything))[: 10 * batch]]
     rows["ten optimiser steps"] = learned(subject, tasks, ten, epochs=1)
