@@ -18,10 +18,11 @@ from fedse.engines.flower.quiet import prepare
 
 ENDED = 75
 """Exit code when the command's own work is over although its process would stay: start it again."""
-AT_ONCE = 5.0
-"""Seconds: what ends sooner would end again."""
+
 TOLD = "fedse tells the site: "
 """Begins a line of the output that whoever started the command passes on."""
+AT_ONCE = 5.0
+"""Seconds: what ends sooner would end again."""
 
 
 def end_with(process: int) -> None:
