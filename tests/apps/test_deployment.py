@@ -147,6 +147,29 @@ def test_a_site_that_is_killed_between_announcing_and_sending_its_update_does_no
         assert d.adapter() == local.adapter.digest()
 
 
+@pytest.mark.torture
+def test_a_server_that_is_stopped_for_a_minute_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is there all the time, and so is its port; it says nothing."""
+    content = options()
+    content.update(rounds=2, clients={"east": content["clients"]["east"]})
+    (tmp_path / "none").mkdir()
+    monkeypatch.setenv("FEDSE_TEST_FLAGS", str(tmp_path / "none"))
+    monkeypatch.setenv("FEDSE_TEST_SITE", "")
+    local = fedse.run(Experiment(**content), tmp_path / "local")
+    with Deployment(tmp_path / "d", to_yaml(content), ["east"]) as d:
+        d.hold("exploring-east")
+        hub = d.start_hub()
+        d.start_site("east")
+        d.wait_held("exploring-east")
+        (server,) = d.children("hub", "superlink")
+        os.kill(server, signal.SIGSTOP)
+        wait_for(lambda: "Flower's server has not answered for" in d.log("hub"), 30, "the hub to notice")
+        wait_for(lambda: "Going on after the last complete round" in d.log("hub"), 60, "the hub to act")
+        d.release("exploring-east")
+        assert hub.wait(timeout=300) == 0
+        assert d.adapter() == local.adapter.digest()
+
+
 def test_without_tls_and_keys_sites_say_who_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hub made with --insecure: the same adapter, also when a site comes back as another node."""
     content = options()
