@@ -16,10 +16,12 @@ ROUTES: tuple[str, ...] = (
     "pull-object",
     "push-messages",
     "push-object",
+    "register-node",
     "send-node-heartbeat",
 )
-"""Of Flower's server, under /v1/fleet/: what a site with a key asks for."""
-WITHOUT_KEYS = ("register-node", "unregister-node")
+"""Of Flower's server, under /v1/fleet/: what a site asks for. To register is refused by the server of a hub with
+keys, in words that a site without one understands."""
+WITHOUT_KEYS = ("unregister-node",)
 """What a site without a key asks for besides."""
 
 
