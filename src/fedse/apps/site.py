@@ -10,16 +10,17 @@ import socket
 import ssl
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from typing import NoReturn
 
 from fedse.apps.client_app import WORKER
 from fedse.apps.launch import TOLD
+from fedse.apps.private import socket_folder
 from fedse.apps.site_file import Site
 from fedse.apps.worker import Worker
 from fedse.engines.flower.quiet import environment, prepare
@@ -62,9 +63,8 @@ def run_site(site: Site, say: Say) -> None:
     wait_for_hub(site, say)
     worker = Worker(site, say)
     say(f"{site.name}: ready, working in {site.run_folder}")
-    with tempfile.TemporaryDirectory(prefix="fedse-") as folder:
-        # A short path: the names of sockets hold about a hundred characters.
-        address = Path(folder) / "worker"
+    with socket_folder(site.options.folder) as folder:
+        address = folder / "worker"
         threading.Thread(target=_supervise, args=(site, address, say), daemon=True).start()
         # The worker has the main thread, because a buffer may be used in the thread that opened it only.
         worker.serve(address)
@@ -119,15 +119,20 @@ def _supervise(site: Site, address: Path, say: Say) -> None:
                 f"the hub at {site.options.hub} refuses the key {site.options.key}: it must be the one that the hub made "
                 f"for '{site.name}', and no other process may use it."
             )
-            # The main thread waits for messages that will not come.
-            os._exit(1)
+            _leave(address)
         say(f"Flower's SuperNode {outcome} (code {code}); starting it again in {AGAIN:.0f} s (see {_log(site)})")
         time.sleep(AGAIN)
         try:
             wait_for_hub(site, say)
         except Refused as error:
             say(str(error))
-            os._exit(1)
+            _leave(address)
+
+
+def _leave(address: Path) -> NoReturn:
+    """End the process from a thread: the main one waits for messages that will not come."""
+    shutil.rmtree(address.parent, ignore_errors=True)
+    os._exit(1)
 
 
 def _connect(site: Site, address: Path, say: Say) -> tuple[int, _Outcome]:
