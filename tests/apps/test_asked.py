@@ -20,20 +20,23 @@ pytest.importorskip("flwr")
 from fedse.adapters.packing import pack
 from fedse.adapters.plan import TensorPlan
 from fedse.apps.asked import Expected, read_header, read_task
-from fedse.apps.hub_file import load_for_hub
+from fedse.apps.hub_file import load_for_hub, told_worlds_of
 from fedse.apps.site_file import Site, load_site
 from fedse.apps.worker import Worker
 from fedse.cli import app
+from fedse.engines.flower.answers import read_answer
 from fedse.engines.flower.grid import GridEngine
 from fedse.engines.flower.seal import Seal, SealOfHub
-from fedse.engines.flower.wire import Parcel, from_records, pack_task, to_bytes
+from fedse.engines.flower.wire import Parcel, from_records, pack_task, to_bytes, to_records
 from fedse.errors import BadInput, OverBudget, UnreadableTask
 from fedse.experience.buffer import read_file
 from fedse.federation.sites import Sites
+from fedse.known_before import expected_of
 from fedse.learners.table import TableLearner
 from fedse.models.table import Table
 from fedse.runs.trackers import Trackers
-from fedse.types import Adapter, Layout, Learned, RoundTask, Trajectory
+from fedse.types import Adapter, ClientUpdate, Layout, Learned, RoundTask, Trajectory
+from fedse.worlds.maze import Maze
 
 EXPERIMENT = """
 name: small
@@ -408,6 +411,8 @@ def test_a_residual_has_the_ranks_that_a_module_can_have_or_the_site_allows(
 class TellingLearner(TableLearner):
     """Says more than it should."""
 
+    metrics = frozenset({"final"})
+
     def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Learned | None:
         learned = super().learn(start, trajectories, key)
         return learned and (learned[0], {"first_loss": 0.25, "loss": 0.25, "final": 0.125})
@@ -453,3 +458,40 @@ def test_a_site_needs_worlds_of_its_own_that_it_can_import(kit: Path) -> None:
     with (kit / "site.yaml").open("a") as text:
         text.write("worlds: [maze]\n")
     assert [part.name for part in load_site(kit / "site.yaml").experiment.clients["east"].worlds] == ["maze"]
+
+
+class WardOfPatient4711(Maze):
+    """A world whose name says something, with an error whose name says more."""
+
+    def begin(self, task: str) -> str:
+        if task == "1":
+            raise type("patient_4711_has_a_rare_disease", (Exception,), {})
+        return super().begin(task)
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [("", "other"), (f"{{name: '{__name__}:WardOfPatient4711', mode: original}}", "WardOfPatient4711")],
+)
+def test_a_world_is_told_under_a_name_that_the_common_file_has_or_as_another(
+    kit: Path, written: str, told: str
+) -> None:
+    east = "  east: {worlds: [{name: maze, mode: original}]}\n"
+    file = kit / "experiment.yaml"
+    file.write_text(
+        EXPERIMENT.replace(east, f"  east: {{worlds: [{written}]}}\n" if written else "  east:\n")
+        .replace("tasks: 1", "tasks: 40")
+        .replace("test_tasks: 1", "test_tasks: 40")
+    )
+    own = f"worlds: [{{name: '{__name__}:WardOfPatient4711', mode: original}}]\n"
+    answer = Asked(kit, own).ask(kind="evaluate", split="test")
+    (score,) = answer.header["scores"]
+    assert (score["world"], score["errors"]) == (told, {"other": 1})
+    assert b"rare_disease" not in to_bytes(answer) and (told == "other") == (b"Patient" not in to_bytes(answer))
+    worlds = told_worlds_of(file)
+    expected = replace(expected_of(load_for_hub(file)), worlds=worlds)
+    hub = read_answer(
+        to_records(answer), "east", Asked(kit).task(kind="evaluate", split="test"), TensorPlan(), expected
+    )
+    assert isinstance(hub, ClientUpdate) and hub.scores[0].world == told
+    assert worlds.get("east") == ((told,) if written else None)
