@@ -7,7 +7,9 @@ import pytest
 from .cases import OUTCOMES, outcomes
 
 SEED = 20_260
-CASES: dict[str, int] = {}
+CASES: dict[str, int] = {
+    "tasks": 150,
+}
 
 
 @pytest.mark.parametrize("kind", CASES)

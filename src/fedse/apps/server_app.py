@@ -25,6 +25,7 @@ from flwr.serverapp import ServerApp  # noqa: E402 - after the switches
 
 from fedse.apps.hub_file import load_for_hub, told_worlds_of  # noqa: E402
 from fedse.apps.launch import end_with  # noqa: E402
+from fedse.apps.sign_of_life import hold, sign_of  # noqa: E402
 
 app = ServerApp()
 
@@ -46,6 +47,8 @@ def main(grid: Any, context: Any) -> None:
     # The run's folder must be free when the hub is started again. A run by hand ends with the process that started it.
     end_with(int(config["hub"]) or os.getppid())
     outcome = Path(str(config["outcome"])) if config["outcome"] else None
+    # By this the hub knows that the process lives; held before the number that it belongs to is told.
+    life = hold(sign_of(outcome)) if outcome is not None else None
     if outcome is not None:
         atomic.write_text(outcome, json.dumps({"pid": os.getpid()}))
     try:
@@ -70,3 +73,5 @@ def main(grid: Any, context: Any) -> None:
         raise
     if outcome is not None:
         atomic.write_text(outcome, json.dumps(found))
+    if life is not None:
+        life.close()

@@ -70,6 +70,10 @@ class GridEngine:
     def present(self) -> set[str]:
         return set(self._present()) & set(self.clients)
 
+    def give_up(self, client: str) -> None:
+        self._unsent.pop(client, None)
+        self._under_way = {message: errand for message, errand in self._under_way.items() if errand.client != client}
+
     def send(self, tasks: Mapping[str, RoundTask]) -> None:
         now = time.monotonic()
         for client, task in tasks.items():
