@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 pytest.importorskip("flwr")
 
@@ -20,14 +21,14 @@ from fedse.adapters.packing import pack
 from fedse.adapters.plan import TensorPlan
 from fedse.apps.asked import Expected, read_header, read_task
 from fedse.apps.hub_file import load_for_hub, told_worlds_of
-from fedse.apps.hub_folder import HubFolder, HubOptions
 from fedse.apps.site_file import Site, load_site
 from fedse.apps.worker import Worker
+from fedse.cli import app
 from fedse.engines.flower.answers import read_answer
 from fedse.engines.flower.grid import GridEngine
 from fedse.engines.flower.seal import Seal, SealOfHub
 from fedse.engines.flower.wire import Parcel, from_records, pack_task, to_bytes, to_records
-from fedse.errors import BadInput, UnreadableTask
+from fedse.errors import BadInput, OverBudget, UnreadableTask
 from fedse.experience.buffer import read_file
 from fedse.federation.sites import Sites
 from fedse.known_before import expected_of
@@ -57,7 +58,14 @@ filter: none
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("asked") / "hub"
-    HubFolder.create(folder, HubOptions(address="hub.example:8443"), ["east", "west"])
+    return made(folder, "east", "west")
+
+
+def made(folder: Path, *sites: str) -> Path:
+    """A hub, as its operator makes it."""
+    words = [word for site in sites for word in ("--site", site)]
+    done = CliRunner().invoke(app, ["hub", "init", str(folder), "--address", "hub.example:8443", *words])
+    assert done.exit_code == 0, done.output
     return folder
 
 
@@ -280,7 +288,8 @@ def test_bytes_that_are_no_message_do_not_end_the_worker(kit: Path) -> None:
     asked = Asked(kit)
     nested = b'{"header": ' + b"[" * 100_000 + b"]" * 100_000 + b', "array": null}'
     whole = to_bytes(asked.seal(asked.parcel()))
-    contents = [b"", b"\xff" * 50, len(nested).to_bytes(8, "big") + nested, whole[:-1]]
+    listed = b'{"header": [1], "array": null}'
+    contents = [b"", b"\xff" * 50, *(len(head).to_bytes(8, "big") + head for head in (nested, listed)), whole[:-1]]
     for content in contents:
         assert asked.worker.answer_to_bytes(content).header["failure"] == "UnreadableTask"
     assert asked.worker.answer_to_bytes(whole).header.get("failure") is None
@@ -289,8 +298,7 @@ def test_bytes_that_are_no_message_do_not_end_the_worker(kit: Path) -> None:
 def test_a_task_that_the_hub_did_not_sign_or_meant_for_another_is_refused(kit: Path, hub: Path, tmp_path: Path) -> None:
     asked = Asked(kit)
     plain, true = asked.parcel(), asked.seal(asked.parcel())
-    HubFolder.create(tmp_path / "other", HubOptions(address="hub.example:8443"), ["east"])
-    stranger = Seal.read(tmp_path / "other/certificates/seal.key")
+    stranger = Seal.read(made(tmp_path / "other", "east") / "certificates/seal.key")
     assert true.array is not None
     changed = [
         plain,
@@ -373,11 +381,12 @@ def layout_of(rank: int, **more: tuple[int, ...]) -> Layout:
         (layout_of(7), None, "7 ranks, which no module"),
         (layout_of(10**9), None, "which no module"),
         (layout_of(3), 5, ""),
-        (layout_of(4), 5, r"4 \+ 2 ranks, more than budget.rank = 5"),
+        (layout_of(4), 5, "2 ranks and a residual of 4, more than budget.rank = 5"),
+        (layout_of(0), 1, "2 ranks and a residual of 0, more than budget.rank = 1"),
         (layout_of(3, **{MORE_B: (6, 4)}), None, "does not fit"),
         (layout_of(3, **{MORE_A: (3, 9)}), None, "does not fit"),
         (layout_of(0, **{MORE_A: (3, 8)}), None, "does not fit"),
-        (layout_of(3, **{"y.lora_B.residual.weight": (6, 3)}), None, "more tensors"),
+        (layout_of(3, **{"y.lora_B.residual.weight": (6, 3)}), None, "does not fit"),
         (layout_of(0, **{"x.lora_A.personal.weight": (2, 8)}), None, "other tensors"),
         (layout_of(0, **{A: (3, 8)}), None, "other tensors"),
     ],
@@ -390,7 +399,7 @@ def test_a_residual_has_the_ranks_that_a_module_can_have_or_the_site_allows(
     task = RoundTask(1, "train", vector, layout, {"lora_alpha": 1e9}, shared={"bandit": {"x": np.ones(2, np.float32)}})
     head = read_header(pack_task(task, "east", "small", ""))
     if sentence:
-        with pytest.raises(UnreadableTask, match=sentence):
+        with pytest.raises(OverBudget if "budget" in sentence else UnreadableTask, match=sentence):
             read_task(head, vector, expected)
     else:
         read = read_task(head, vector, expected)

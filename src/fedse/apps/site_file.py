@@ -79,6 +79,11 @@ def load_site(path: Path) -> Site:
     for name in PROTECTION:
         if options.insecure and name in files:
             raise BadInput(f"{path}: `insecure: true` and `{name}` exclude each other: delete one of them.")
+        if not options.insecure and name == "hub_key" and name not in files:
+            raise BadInput(
+                f"{path}: `hub_key` is missing, the hub's public key: `fedse hub init` makes it as "
+                "certificates/seal.pub, also for a hub that is there already; carry it here and name it."
+            )
         if not options.insecure and name not in files:
             raise BadInput(f"{path}: `{name}` is missing; without TLS and keys only what says `insecure: true` works.")
         if name in files and not files[name].is_file():
