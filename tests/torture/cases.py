@@ -14,6 +14,8 @@ from tempfile import TemporaryDirectory
 KINDS: dict[str, str] = {
     "tasks": "tasks that a hub asks of a site",
     "headers": "headers on the wire",
+    "records": "record files of a run",
+    "folders": "run folders",
 }
 OUTCOMES = ("same", "refused", "silent", "traceback")
 WRONG = frozenset({"silent", "traceback"})
