@@ -118,7 +118,10 @@ def costs(run: RunFolder, sharing: bool, pooled: bool) -> dict[int, Cost]:
     for number in range(1, (run.last_round() or 0) + 1):
         report = run.report(number)
         if report is None:
-            continue
+            raise RunConflict(
+                f"{run.path}: the report of round {number} is missing, so what the run took cannot be told: restore it from a "
+                "copy of the run."
+            )
         clients = report["clients"].values()
         up = [entry.get("bytes", 0) for entry in clients]
         down = report.get("broadcast_bytes", max(up, default=0))
