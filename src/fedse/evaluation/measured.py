@@ -119,8 +119,8 @@ def costs(run: RunFolder, sharing: bool, pooled: bool) -> dict[int, Cost]:
         report = run.report(number)
         if report is None:
             raise RunConflict(
-                f"{run.path}: the report of round {number} is missing, so what the run took cannot be told: restore it from a "
-                "copy of the run."
+                f"{run.path}: the report of round {number} is missing, so what the run took cannot be told: restore it "
+                "from a copy of the run."
             )
         clients = report["clients"].values()
         up = [entry.get("bytes", 0) for entry in clients]
