@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from typer.testing import CliRunner
 
 import fedse
+from fedse.cli import app
 from fedse.errors import BadInput, BufferUnusable, FedseError, RunConflict
 from fedse.experience.buffer import read_file
 from fedse.experiment import Experiment, open_run, prepare
@@ -392,3 +394,34 @@ class Unopened:
 
     def close(self) -> None:
         pass
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "content"),
+    [
+        (["show", "{run}"], "clients/east/episodes/0002.jsonl", '{"format": 3, "client'),
+        (["show", "{run}"], "rounds/0001/report.json", ""),
+        (["show", "{run}", "--split", "test"], "clients/east/episodes/test-0002.jsonl", "[]\n"),
+        (["compare", "{run}"], "evaluations/test-0002.json", '{"adapter": 1}'),
+        (["export", "{run}", "{out}"], "rounds/0002/adapter/adapter_config.json", "[]"),
+        (["export", "{run}", "{out}"], "rounds/0002/adapter/adapter_config.json", '{"lora_alpha": 160}'),
+        (["export", "{run}", "{out}.jsonl"], EAST, "no database"),
+        (["runs", "pack", "{run}", "{out}"], EAST, "no database"),
+    ],
+)
+@pytest.mark.parametrize("old", [False, True])
+def test_commands_that_only_look_refuse_in_one_sentence(
+    command: list[str], name: str, content: str, old: bool, two: Path, tmp_path: Path
+) -> None:
+    if old:
+        as_of_an_older_fedse(two)
+    (two / name).write_text(content)
+    words = [word.format(run=two, out=tmp_path / "out") for word in command]
+    result = CliRunner().invoke(app, words)
+    if old and "lora_alpha" in content:
+        assert result.exit_code == 0  # Nothing is known of it.
+        return
+    assert isinstance(result.exception, SystemExit) and result.exit_code == 2, result.exception
+    assert (
+        "damaged" in result.output or "not the file that was written" in result.output or "is missing" in result.output
+    )
