@@ -119,6 +119,11 @@ def check_wire(recorder: Recorder, d: Deployment) -> None:
     for text in (SECRET, "patient", "rare disease", "move up", "Thought:", "I have seen this"):
         assert text.encode() not in sent, text
         assert text.encode("utf-16-le") not in sent
+    # Nothing of the hub's own files either.
+    asked = bytes(recorder.from_hub)
+    assert asked.count(b'"layout"') >= 12
+    for path in (d.runs, d.runs.parent):
+        assert str(path).encode() not in asked
 
 
 def test_a_site_that_is_killed_between_announcing_and_sending_its_update_does_not_stop_the_hub(

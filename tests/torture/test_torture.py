@@ -9,6 +9,7 @@ from .cases import OUTCOMES, outcomes
 SEED = 20_260
 CASES: dict[str, int] = {
     "tasks": 150,
+    "headers": 300,
 }
 
 

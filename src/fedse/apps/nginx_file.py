@@ -44,7 +44,7 @@ def nginx_configuration(path: Path, options: HubOptions) -> str:
             proxy_ssl_verify on;
             proxy_ssl_name localhost;"""
     return f"""# The fence of the hub. Flower's server has NO LOGIN on its control routes: whoever reaches them can run
-# code on every site. It listens on this machine only, and this proxy passes on nothing but the routes of the sites.
+# code at the hub. It listens on this machine only, and this proxy passes on nothing but the routes of the sites.
 # {signed}
 # `fedse hub run` and `fedse hub open` write this file and start nginx with it.
 pid {path}/nginx.pid;
