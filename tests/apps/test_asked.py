@@ -28,7 +28,7 @@ from fedse.engines.flower.answers import read_answer
 from fedse.engines.flower.grid import GridEngine
 from fedse.engines.flower.seal import Seal, SealOfHub
 from fedse.engines.flower.wire import Parcel, from_records, pack_task, to_bytes, to_records
-from fedse.errors import BadInput, OverBudget, UnreadableTask
+from fedse.errors import BadInput, OverBudget, RunConflict, UnreadableTask
 from fedse.experience.buffer import SCHEMA, read_file
 from fedse.federation.sites import Sites
 from fedse.known_before import expected_of
@@ -458,6 +458,35 @@ def test_a_site_needs_worlds_of_its_own_that_it_can_import(kit: Path) -> None:
     with (kit / "site.yaml").open("a") as text:
         text.write("worlds: [maze]\n")
     assert [part.name for part in load_site(kit / "site.yaml").experiment.clients["east"].worlds] == ["maze"]
+
+
+@pytest.mark.parametrize("damage", ["removed", "emptied", "edited", "deleted rows"])
+def test_a_site_does_not_work_with_another_buffer_than_it_had(kit: Path, damage: str) -> None:
+    asked = Asked(kit)
+    for number in (1, 2):
+        asked.ask(round=number)
+    path = asked.folder / "buffer.sqlite"
+    if damage == "removed":
+        path.unlink()
+    elif damage == "emptied":
+        path.write_bytes(b"")
+    else:
+        with sqlite3.connect(path) as connection:
+            edit = "UPDATE trajectories SET score = 0.25" if damage == "edited" else "DELETE FROM trajectories"
+            connection.execute(f"{edit} WHERE round = 1")
+    with pytest.raises(RunConflict, match=r"buffer\.sqlite .*restore it from a copy, or move .* away"):
+        Asked(kit)
+
+
+def test_a_round_that_was_cut_off_at_a_site_is_no_damage(kit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(kit)
+    asked.ask(round=1)
+    with monkeypatch.context() as patched:
+        patched.setattr("fedse.clients.own_record.OwnRecord.ended", lambda *_: 1 / 0)
+        asked.ask(round=2)
+    again = Asked(kit)
+    assert again.refused(round=2) == "" and again.rounds() == {0: 2, 1: 4, 2: 4}
+    Asked(kit)
 
 
 class WardOfPatient4711(Maze):

@@ -11,7 +11,8 @@ import shutil
 from functools import cache
 from pathlib import Path
 
-from typer.testing import CliRunner
+from click.testing import CliRunner
+from typer.main import get_command
 
 from fedse.cli import app
 
@@ -27,6 +28,7 @@ COMMANDS = (
     ("compare", "{run}", "--split", "validation"),
     ("runs", "--runs", "{runs}"),
 )
+_COMMAND = get_command(app)
 _READ = (".json", ".jsonl", ".sqlite", ".yaml", ".safetensors")
 
 
@@ -59,7 +61,7 @@ def _said(command: tuple[str, ...], scratch: Path) -> tuple[int, str]:
     out = scratch / "out"
     out.mkdir()
     places = {"run": str(scratch / "runs/small"), "runs": str(scratch / "runs"), "out": str(out)}
-    result = CliRunner().invoke(app, [word.format(**places) for word in command])
+    result = CliRunner().invoke(_COMMAND, [word.format(**places) for word in command])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     lines = [line for line in result.output.splitlines() if not line.startswith("Made with") and " MB" not in line]

@@ -10,6 +10,8 @@ SEED = 20_260
 CASES: dict[str, int] = {
     "tasks": 150,
     "headers": 300,
+    "records": 150,
+    "folders": 100,
 }
 
 

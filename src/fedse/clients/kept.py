@@ -11,18 +11,27 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
+from fedse.errors import BufferUnusable
 from fedse.experience.buffer_file import contents
 from fedse.runs.record import file_digest
 
 BUFFER = "buffer.sqlite"
 _PREFIX = "buffer/"
 _FILES = ("private/*.safetensors", "state/*/*.safetensors", "adapters/*/*", "episodes/*.jsonl")
-_ROUND = re.compile(r"(?:^|/)(\d{4,9})(?=\.|/|$)")
+_ROUND = re.compile(r"(?:^|/)(\d{4,})(?=\.|/|$)")
 
 
 def kept(folder: Path, until: int, known: Collection[str] = ()) -> dict[str, str]:
     """What lies in a client's folder up to a round and is not `known`. Raises `BufferUnusable` for a damaged buffer."""
     return {**_in_buffer(folder, until, known), **kept_files(folder, until, known)}
+
+
+def kept_if_readable(folder: Path, until: int) -> dict[str, str]:
+    """All of it; of a damaged buffer nothing is found."""
+    try:
+        return kept(folder, until)
+    except BufferUnusable:
+        return kept_files(folder, until)
 
 
 def kept_files(folder: Path, until: int, known: Collection[str] = ()) -> dict[str, str]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from fedse import atomic, strict_json
-from fedse.clients.kept import in_words, is_for_reading, kept, round_of
+from fedse.clients.kept import in_words, is_for_reading, kept, kept_if_readable, round_of
 from fedse.errors import RunConflict
 
 
@@ -23,7 +23,7 @@ class OwnRecord:
 
     def check(self) -> None:
         """Refuse to work with something else than what was written. What is not noted is taken as it is."""
-        found = kept(self.folder, max(map(round_of, self._noted), default=0)) if self._noted else {}
+        found = kept_if_readable(self.folder, max(map(round_of, self._noted), default=0)) if self._noted else {}
         for name, digest in self._noted.items():
             if found.get(name) != digest:
                 what = "is not what was written" if name in found else "is missing or cannot be read"

@@ -66,7 +66,7 @@ def _number(value: Any) -> int:
         number = int(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise sqlite3.DatabaseError("a round is not a number") from error
-    if not 0 <= number < 10**9:
+    if not 0 <= number < 10**18:
         raise sqlite3.DatabaseError("a round is not a number")
     return number
 

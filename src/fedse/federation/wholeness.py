@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedse import atomic
-from fedse.clients.kept import BUFFER, in_words, is_for_reading, kept, kept_files, round_of
+from fedse.clients.kept import BUFFER, in_words, is_for_reading, kept_files, kept_if_readable, round_of
 from fedse.errors import BufferUnusable, RunConflict
 from fedse.experience.buffer_file import forget_beginning
 from fedse.runs import reports
@@ -141,15 +141,8 @@ class Stored:
 
     @cached_property
     def _found(self) -> dict[str, dict[str, str]]:
-        """What is on the disk of each client. Of a damaged buffer nothing is found."""
-        found = {}
-        for name in self._clients:
-            folder = self.run.client_folder(name)
-            try:
-                found[name] = kept(folder, self._last)
-            except BufferUnusable:
-                found[name] = kept_files(folder, self._last)
-        return found
+        """What is on the disk of each client."""
+        return {name: kept_if_readable(self.run.client_folder(name), self._last) for name in self._clients}
 
     @cached_property
     def _clients(self) -> list[str]:
