@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import traceback
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
 from functools import cache
@@ -29,7 +30,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from fedse import protocols
-from fedse.errors import UnknownName
+from fedse.errors import CannotImport, FedseError, UnknownName
 
 KNOWN: dict[str, dict[str, str]] = {
     "world": {
@@ -193,14 +194,26 @@ def resolve(kind: str, name: str) -> type[Any]:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and not (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise
+            raise _cannot_import(kind, name, error) from error
         raise UnknownName(f"{kind} '{name}': there is no module '{error.name}' on the Python path.") from error
+    except FedseError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _cannot_import(kind, name, error) from error
     if not hasattr(module, class_name):
         raise UnknownName(f"{kind} '{name}': module '{module_name}' has no class '{class_name}'.")
     found = getattr(module, class_name)
     if not isinstance(found, type):
         raise UnknownName(f"{kind} '{name}': '{class_name}' is not a class.")
     return _fitting(kind, name, found)
+
+
+def _cannot_import(kind: str, name: str, error: BaseException) -> CannotImport:
+    said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    return CannotImport(
+        f"{kind} '{name}': its module fails when it is imported ({said}, at {at.filename}, line {at.lineno})."
+    )
 
 
 def _fitting(kind: str, name: str, found: type[Any]) -> type[Any]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
+from typing import Any
 
 from fedse.adapters.plan import plan_of
 from fedse.apps.site_file import Site
@@ -52,7 +53,7 @@ class Worker:
             run=experiment.name,
             terms=site.terms,
             plan=plan_of(parts.aggregator),
-            tracker=Trackers([]),
+            tracker=Trackers([_Warnings(say)]),
             here=lambda: Household(parts.model, parts.policy, parts.learner, [self._client]),
         )
         self._engine = LocalEngine(sites)
@@ -109,6 +110,17 @@ class Worker:
         if isinstance(answer, ClientUpdate):
             self._last = key, answer
         return answer
+
+
+class _Warnings:
+    """Of everything that is told while a task is done, what the site's operator should read."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    def record(self, event: str, **fields: Any) -> None:
+        if event == "warning":
+            self._say(str(fields.get("message", "")))
 
 
 def _key(task: RoundTask) -> str:

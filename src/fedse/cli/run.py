@@ -71,11 +71,16 @@ def _print_estimate(console: Console, federation: Federation, rounds: int) -> No
     import shutil
 
     from fedse.cli.progress import duration
+    from fedse.errors import WorldBroke
     from fedse.federation.estimate import estimate
 
     adapter, parts = federation.initial_adapter(), federation.parts
     assert parts is not None
-    found = estimate(federation.clients, parts.model, parts.policy, parts.learner, adapter, rounds)
+    try:
+        found = estimate(federation.clients, parts.model, parts.policy, parts.learner, adapter, rounds)
+    except WorldBroke as error:
+        console.print(f"No estimate: {error}", soft_wrap=True, markup=False)
+        return
     free = shutil.disk_usage(federation.run.path).free
     console.print(
         f"{rounds} rounds, {len(federation.clients)} clients, {found.episodes:,} episodes, "
