@@ -21,7 +21,7 @@ import fedse
 from fedse.engines.flower.quiet import environment as environment_of
 from fedse.experience.buffer import read_file
 from fedse.experiment import Experiment
-from fedse.experiment_file import to_yaml
+from fedse.strict_yaml import to_yaml
 
 pytest.importorskip("flwr")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

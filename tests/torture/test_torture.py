@@ -7,7 +7,7 @@ import pytest
 from .cases import OUTCOMES, outcomes
 
 SEED = 20_260
-CASES: dict[str, int] = {}
+CASES: dict[str, int] = {"experiments": 300}
 
 
 @pytest.mark.parametrize("kind", CASES)

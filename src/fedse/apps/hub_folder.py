@@ -18,8 +18,9 @@ from pydantic import Field, ValidationError
 
 from fedse import atomic
 from fedse.errors import BadInput
-from fedse.experiment_file import explain, read_yaml, to_yaml
+from fedse.experiment_file import explain
 from fedse.plugins import PluginOptions
+from fedse.strict_yaml import read_yaml, to_yaml
 
 BUNDLE = Path(__file__).parent / "bundle"
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")

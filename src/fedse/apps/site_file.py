@@ -10,9 +10,10 @@ from pydantic import Field, ValidationError
 
 from fedse.apps.hub_file import refuse_what_needs_one_machine
 from fedse.errors import BadInput
-from fedse.experiment_file import explain, read_yaml
+from fedse.experiment_file import explain
 from fedse.experiment_options import ClientOptions, Experiment, load_experiment
 from fedse.plugins import FilePath, Part, PartOf, PluginOptions
+from fedse.strict_yaml import read_yaml
 
 
 class SiteOptions(PluginOptions):

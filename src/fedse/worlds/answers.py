@@ -11,6 +11,7 @@ from typing import Any
 
 from fedse.errors import FedseError, WorldBroke
 from fedse.types import NAME_LENGTH, LegalActions, Split, Task
+from fedse.visible import short
 from fedse.worlds.world import World
 
 BREAKING = (Exception, SystemExit)
@@ -79,8 +80,7 @@ def blamed(world: World, doing: str) -> Iterator[None]:
 def reason(error: BaseException) -> str:
     """What an error says, in one line that is not too long."""
     said = str(error) if isinstance(error, FedseError) else f"{type(error).__name__}: {error}"
-    line = " ".join(said.split())
-    return line if len(line) <= 300 else line[:297] + "..."
+    return short(said, 300)
 
 
 def kind_of(error: BaseException) -> str:
