@@ -76,6 +76,22 @@ class TooMuchLeaves(FedseError):
     """An update is larger than the site lets out."""
 
 
+class OldRound(FedseError):
+    """A hub asks a site for a round before the one it answered last."""
+
+
+class OverBudget(FedseError):
+    """A hub asks a site for more than its operator allows."""
+
+
+class UnreadableTask(FedseError):
+    """What came to a site is not a task that it could do."""
+
+
+class Unsealed(FedseError):
+    """A task is not signed with the hub's own key, or was meant for another site."""
+
+
 class TooLate(FedseError):
     """A site gave its work up, because the round it was for is over."""
 

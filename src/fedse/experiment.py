@@ -69,6 +69,7 @@ def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> 
 
 def build_clients(experiment: Experiment, parts: Parts, run: RunFolder, only: str = "") -> list[Client]:
     """The clients of an experiment, or one of them."""
+    run.keep_clients_private()
     return [
         _build_client(experiment, parts, run.client_folder(name), name, origins)
         for name, origins in experiment.holdings().items()

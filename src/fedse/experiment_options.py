@@ -148,6 +148,11 @@ class Experiment(PluginOptions):
         if len({*labels, EVALUATION}) <= len(self.probes) or not all(label.isidentifier() for label in labels):
             raise ValueError(f"probes need names of their own, which are words: {', '.join(labels)}")
         taking_part = self.participation
+        asked = taking_part.asked(len(self.clients))
+        if not self.pooled and taking_part.least > asked:
+            raise ValueError(
+                f"`participation.least` is {taking_part.least}, and {asked} clients are asked in a round: choose less"
+            )
         everybody = taking_part.share == taking_part.quorum == 1 and taking_part.deadline_minutes is None
         if self.learning and self.sharing == "none" and not everybody:
             raise ValueError(

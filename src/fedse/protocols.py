@@ -326,6 +326,10 @@ class KnowsWhoIsThere(Protocol):
         """The clients that can be reached now."""
         ...
 
+    def give_up(self, client: str) -> None:
+        """Forget what a client was sent: it is not brought again, and its answer is not waited for."""
+        ...
+
 
 class Tracker(Protocol):
     """Is told what happens. May never stop a run."""

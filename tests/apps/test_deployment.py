@@ -6,6 +6,9 @@ import json
 import os
 import re
 import shutil
+import signal
+import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -18,6 +21,7 @@ from deployment import Deployment, Recorder, free_port, wait_for
 from held_worlds import SECRET, options
 
 import fedse
+from fedse.apps.fence import find_nginx
 from fedse.engines.flower.quiet import environment as environment_of
 from fedse.experience.buffer import read_file
 from fedse.experiment import Experiment
@@ -69,6 +73,10 @@ def test_sites_and_hub_are_killed_and_the_adapter_is_that_of_the_local_engine(
         d.start_site("west")
         wait_for(lambda: len(d.reports("held")) >= 1, 180, "round 1")
 
+        # As the OOM killer would. The hub goes on by itself.
+        os.kill(json.loads((d.hub / "flower/outcome.json").read_text())["pid"], signal.SIGKILL)
+        wait_for(lambda: "has ended without a result. Going on" in d.log("hub"), 30, "the hub to notice")
+
         data = d.kit("north") / "data"
         wait_for(lambda: any(line["task"] == "train-0002" for line in ledger(data)), 180, "north's second update")
         d.kill("north")  # The ledger is written when the update is ready to be sent.
@@ -79,6 +87,10 @@ def test_sites_and_hub_are_killed_and_the_adapter_is_that_of_the_local_engine(
         time.sleep(1)
         done = len(d.reports("held"))
         hub = d.start_hub()
+        wait_for(lambda: "Going on after round" in d.log("hub"), 180, "the run to go on")
+        (server,) = d.children("hub", "superlink")
+        os.kill(server, signal.SIGKILL)
+        wait_for(lambda: "Flower's server has ended (code -9). Going on" in d.log("hub"), 30, "the hub to notice")
         assert hub.wait(timeout=300) == 0
         assert d.adapter() == local.adapter.digest()
         assert "Going on after round" in d.log("hub") and 2 <= done < 4
@@ -158,10 +170,48 @@ def test_without_tls_and_keys_sites_say_who_they_are(tmp_path: Path, monkeypatch
         assert "WARNING: this hub is INSECURE" in d.log("hub") and "WARNING: this site is INSECURE" in d.log("east")
 
 
+def test_keys_are_revoked_and_replaced_and_certificates_renewed_while_the_hub_is_open(tmp_path: Path) -> None:
+    content = options()
+    content.update(clients={"east": content["clients"]["east"]})
+    public = free_port() if find_nginx() else None
+    more = ["--fence"] if public else []
+    with Deployment(tmp_path / "d", to_yaml(content), ["east"], public, *more) as d:
+
+        def connected(kit: Path) -> bool:
+            log = kit / "data/supernode.log"
+            return log.exists() and b"SuperNode ID" in log.read_bytes()
+
+        d.open_hub()
+        first = shutil.copytree(d.kit("east"), d.folder / "first")
+        site = d.start_site("east", first / "site.yaml", "first")
+        wait_for(lambda: connected(first), 180, "the site")
+        assert "is refused from now on" in d.fedse("hub", "revoke", "east")
+        assert not d.kit("east").exists()
+        d.fedse("hub", "init", str(d.hub), "--site", "east")
+        (d.kit("east") / "experiment.yaml").write_text(to_yaml(content))
+        d.start_site("east")
+        assert site.wait(timeout=180) == 1
+        assert "refuses the key" in d.log("first")
+        wait_for(lambda: connected(d.kit("east")), 180, "the site with its new key")
+        if public:
+            before = ssl.get_server_certificate(("127.0.0.1", public))
+            assert "The certificates are valid until" in d.fedse("hub", "renew")
+            trusting = ssl.create_default_context(cafile=str(first / "ca.crt"))
+            wait_for(lambda: shown(public, trusting) != before, 10, "the new certificate")
+
+
+def shown(port: int, context: ssl.SSLContext) -> str:
+    """The certificate that is shown to somebody with this trust."""
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as line,
+    ):
+        return ssl.DER_cert_to_PEM_cert(line.getpeercert(binary_form=True) or b"")
+
+
 @pytest.fixture
 def fence(tmp_path: Path) -> Iterator[tuple[Deployment, bool]]:
     """A hub behind a real nginx where there is one."""
-    nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
     clients = {name: {"worlds": [{"name": "maze", "mode": "original"}]} for name in ("good", "slow", "raising")}
     clients["broken"] = {"worlds": [{"name": "held_worlds:BrokenMaze", "mode": "original"}]}
     clients["slow"] = {"worlds": [{"name": "held_worlds:HeldMaze", "mode": "original"}]}
@@ -175,16 +225,10 @@ def fence(tmp_path: Path) -> Iterator[tuple[Deployment, bool]]:
         evaluation={"tasks": 2, "between": 0, "test_tasks": 0},
         limits={"broken": "leave_out"},
     )
-    public = free_port() if nginx else None
-    with Deployment(tmp_path / "d", to_yaml(experiment), sorted(clients), public) as d:
-        proxy = None
-        if nginx:
-            line = [nginx, "-p", str(d.hub), "-c", str(d.hub / "nginx.conf"), "-g", "daemon off;"]
-            proxy = subprocess.Popen(line)
-        yield d, proxy is not None
-        if proxy:
-            proxy.terminate()
-            proxy.wait(timeout=10)
+    public = free_port() if find_nginx() else None
+    more = ["--fence"] if public else []
+    with Deployment(tmp_path / "d", to_yaml(experiment), sorted(clients), public, *more) as d:
+        yield d, public is not None
 
 
 def test_slow_broken_and_foreign_sites_and_the_fence(fence: tuple[Deployment, bool], tmp_path: Path) -> None:

@@ -63,8 +63,8 @@ def test_the_ten_commands_and_flwr_run_reach_the_adapter_of_the_local_engine(tmp
         refused = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
         assert refused.returncode == 2 and "on the machines of its sites" in refused.stderr
         by_hand(tmp_path, environment)
-        first = RunFolder.existing(local.folder).digest_of(1)
-        assert RunFolder.existing(tmp_path / "other/three").digest_of(1) == first
+        further = fedse.run(fedse.load_experiment(tmp_path / "experiment.yaml", ["rounds=3"]), tmp_path / "local")
+        assert RunFolder.existing(tmp_path / "runs/three").digest_of(3) == further.adapter.digest()
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -73,19 +73,19 @@ def test_the_ten_commands_and_flwr_run_reach_the_adapter_of_the_local_engine(tmp
 
 
 def by_hand(folder: Path, environment: dict[str, str]) -> None:
-    """One round with Flower's own command; the sites are those that are there already."""
+    """One round more with Flower's own command; the sites are those that are there already."""
     with (folder / "opened").open("w") as said:
         hub = subprocess.Popen(
             ["fedse", "hub", "open"], cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT
         )
     try:
         wait_for(lambda: "submit a run" in (folder / "opened").read_text(), 180, "the open hub")
-        settings = f'experiment="{folder}/experiment.yaml" runs="{folder}/other" settings="rounds=1"'
+        settings = f'experiment="{folder}/experiment.yaml" runs="{folder}/runs" settings="rounds=3"'
         line = ["flwr", "run", str(folder / "hub/bundle"), "hub", "-c", settings]
         quiet = {"FLWR_HOME": str(folder / "hub/flower"), "FLWR_TELEMETRY_ENABLED": "0"}
         subprocess.run(line, env={**environment, **quiet}, check=True, timeout=120, capture_output=True)
-        wait_for(lambda: (folder / "other/three/rounds/0001/report.json").exists(), 240, "the run of flwr")
-        wait_for(lambda: RunFolder.existing(folder / "other/three").last_round() == 1, 60, "its manifest")
+        wait_for(lambda: (folder / "runs/three/rounds/0003/report.json").exists(), 240, "the run of flwr")
+        wait_for(lambda: RunFolder.existing(folder / "runs/three").last_round() == 3, 60, "its manifest")
     finally:
         hub.kill()
         hub.wait()

@@ -7,7 +7,10 @@ import pytest
 from .cases import OUTCOMES, outcomes
 
 SEED = 20_260
-CASES: dict[str, int] = {"experiments": 300}
+CASES: dict[str, int] = {
+    "experiments": 300,
+    "tasks": 150,
+}
 
 
 @pytest.mark.parametrize("kind", CASES)

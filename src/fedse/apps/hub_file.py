@@ -15,17 +15,25 @@ ELSEWHERE = {"name": "fedse.apps.elsewhere:Elsewhere"}
 
 def load_for_hub(path: Path, settings: Sequence[str] = ()) -> Experiment:
     """Read an experiment file without its worlds: they belong to the sites, and need not be installed at the hub."""
+    experiment = load_without_worlds(path, settings)
+    refuse_what_needs_one_machine(path, experiment)
+    return experiment
+
+
+def load_without_worlds(path: Path, settings: Sequence[str] = (), but: str = "") -> Experiment:
+    """Read an experiment file with `Elsewhere` in place of all worlds, `but` those of one site: what others call their
+    worlds need not be known here, and they may leave them out."""
     content, places = read_yaml(path)
     override(content, settings, places)
     clients = content.get("clients")
     if isinstance(clients, dict):
         content["clients"] = {
-            name: {**(options if isinstance(options, dict) else {}), "worlds": [ELSEWHERE]}
+            name: options
+            if name == but and isinstance(options, dict) and "worlds" in options
+            else {**(options if isinstance(options, dict) else {}), "worlds": [ELSEWHERE]}
             for name, options in clients.items()
         }
-    experiment = validated(content, places)
-    refuse_what_needs_one_machine(path, experiment)
-    return experiment
+    return validated(content, places)
 
 
 def refuse_what_needs_one_machine(path: Path, experiment: Experiment) -> None:

@@ -25,6 +25,7 @@ def run(file: Annotated[Path, typer.Argument(help="The site's file, from the kit
     from fedse.engines.flower.quiet import prepare
 
     prepare("fedse site")
+    from fedse.apps.private import private
     from fedse.apps.site import only_one, run_site
 
     def say(text: str) -> None:
@@ -32,7 +33,7 @@ def run(file: Annotated[Path, typer.Argument(help="The site's file, from the kit
 
     loaded = load_site(file)
     try:
-        with only_one(loaded):
+        with interrupts.tidy_when_terminated(), private(loaded.options.folder), only_one(loaded):
             run_site(loaded, say)
     except KeyboardInterrupt:
         raise typer.Exit(interrupts.CODE) from None

@@ -141,6 +141,11 @@ class RunFolder:
     def client_folder(self, client: str) -> Path:
         return self.path / "clients" / client
 
+    def keep_clients_private(self) -> None:
+        """What clients remember is for the account that runs them; somebody may open the folder to others later."""
+        with atomic.explained(self.path):
+            (self.path / "clients").mkdir(mode=0o700, parents=True, exist_ok=True)
+
     def evaluation_path(self, split: str, number: int, world: str = "") -> Path:
         return self.path / "evaluations" / f"{split}-{number:04d}{'-' + world if world else ''}.json"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedse.engines.flower.wire import Answer, from_records, pack_task, read_answer, to_records
+from fedse.engines.flower.wire import Answer, Parcel, from_records, pack_task, read_answer, to_records
 from fedse.federation.sites import Sites
 from fedse.types import ClientFailure, RoundTask
 
@@ -53,18 +53,25 @@ class GridEngine:
         sites: Sites,
         nodes: Callable[[Iterable[Any]], Mapping[str, Node]] = registered,
         pause: float = 0.5,
+        seal: Callable[[Parcel], Parcel] = lambda parcel: parcel,
     ) -> None:
+        """`seal` signs what leaves, where sites know the hub by its key."""
         self.clients = sites.names
         self._grid = grid
         self._sites = sites
         self._nodes = nodes
         self._pause = pause
+        self._seal = seal
         self._unsent: dict[str, _Errand] = {}
         self._under_way: dict[str, _Errand] = {}
         self._looked = 0.0
 
     def present(self) -> set[str]:
         return set(self._present()) & set(self.clients)
+
+    def give_up(self, client: str) -> None:
+        self._unsent.pop(client, None)
+        self._under_way = {message: errand for message, errand in self._under_way.items() if errand.client != client}
 
     def send(self, tasks: Mapping[str, RoundTask]) -> None:
         now = time.monotonic()
@@ -111,7 +118,7 @@ class GridEngine:
         task = replace(errand.task, seconds=None if left == math.inf else left)
         parcel = pack_task(task, errand.client, self._sites.run, self._sites.terms)
         return Message(
-            to_records(parcel),
+            to_records(self._seal(parcel)),
             dst_node_id=node,
             message_type=task.kind,
             ttl=min(left, LONGEST),
