@@ -218,7 +218,7 @@ def test_a_setting_below_a_plain_value_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "added", ["", "filter: {name: threshold, score: .inf}\n", "name_is_number", "seed: 123456789\n"]
+    "added", ["", "filter: {name: threshold, score: 1e300}\n", "name_is_number", "seed: 123456789\n"]
 )
 def test_a_resolved_experiment_reads_back_as_itself(tmp_path: Path, added: str) -> None:
     text = BASE + added
