@@ -31,7 +31,7 @@ LAYERS = [
     {"engines"},
     {"experiment_file", "methods", "parts"},
     {"experiment_options"},
-    {"resuming"},
+    {"resuming", "known_before"},
     {"experiment"},
     {"sweeps", "apps"},
     {"cli"},

@@ -68,6 +68,10 @@ class NothingTrained(FedseError):
     """No client sent an update that could be used although some tried."""
 
 
+class BadAggregate(FedseError):
+    """An aggregator made an adapter that can be neither stored nor broadcast."""
+
+
 class TooFewClients(FedseError):
     """Too few clients answered before the deadline of a round."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -24,11 +24,12 @@ from fedse.experiment_file import differences
 from fedse.experiment_options import Experiment, load_experiment
 from fedse.federation.server import Server
 from fedse.federation.sites import Household, Sites
+from fedse.known_before import expected_of, names_of
 from fedse.parts import MakePlayers, Parts, check_start, make_players, make_worlds, shared_players
 from fedse.plugins import build, is_inline
 from fedse.privacy.door import Door
 from fedse.probes.evaluation import Evaluation
-from fedse.protocols import Closes, DependsOnFiles, Engine, Tracker
+from fedse.protocols import Closes, DependsOnFiles, DependsOnNumbers, Engine, Tracker
 from fedse.resuming import check_start_files, check_worlds, conflict, has_begun, world_versions
 from fedse.rollouts.player import check_actions
 from fedse.rollouts.stepping import MakeWorld
@@ -103,7 +104,7 @@ def _build_client(
             EVALUATION: Evaluation(site, experiment.evaluation),
             **{label: build("probe", part, site) for label, part in experiment.labelled_probes().items()},
         },
-        door=Door(folder / "ledger.jsonl", experiment.sending),
+        door=Door(folder / "ledger.jsonl", experiment.sending, names_of(experiment, origins, tuple(origins))),
         **{slot: build(part.kind, part, site) for slot, part in experiment.client_slots().items()},
     )
 
@@ -192,6 +193,7 @@ def assemble(
         terms=experiment.terms(),
         plan=plan_of(aggregator),
         tracker=tracker,
+        expected=expected_of(experiment),
     )
     if parts is not None:
         clients = cache(lambda: build_clients(experiment, parts, run))
@@ -298,9 +300,23 @@ def prepare(
     except BaseException:
         folder.unlock()
         raise
-    for warning in warnings:
+    for warning in [*warnings, *_advice(federation)]:
         federation.server.tracker.record("warning", **warning)
     return federation
+
+
+def _advice(federation: Federation) -> Iterator[Mapping[str, Any]]:
+    """What the aggregator has to say about the number of clients that send something in a round."""
+    experiment, aggregator = federation.experiment, federation.server.aggregator
+    learning = [
+        name
+        for name, origins in experiment.holdings().items()
+        if all(experiment.clients[origin.client].learns for origin in origins.values())
+    ]
+    sending = min(len(learning), len(federation.server.exchange.invited(1)))
+    shared = experiment.rounds_to_play > 0 and experiment.sharing == "all"
+    if shared and isinstance(aggregator, DependsOnNumbers) and (message := aggregator.advice(sending)):
+        yield {"kind": "aggregator", "message": message}
 
 
 def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Sequence[str] = ()) -> Federation:

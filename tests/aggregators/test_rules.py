@@ -173,3 +173,18 @@ def test_an_update_of_another_rank_is_refused_in_a_sentence() -> None:
     other = some_adapter(0, rank=5)
     with pytest.raises(BadInput, match=r"client 'c' has other tensors or ranks than CoordinateMedian"):
         CoordinateMedian().aggregate(STATE, [HeldUpdate("c", other.layout, pack(other))])
+
+
+@pytest.mark.parametrize(("clients", "share"), [(4, "0.25"), (3, "0.34"), (2, None), (1, None)])
+def test_a_trimmed_mean_that_trims_nobody_says_so_and_what_would_help(clients: int, share: str | None) -> None:
+    said = TrimmedMean().advice(clients)
+    assert f"leaves out nobody of {clients} clients" in said
+    assert (f"set aggregator.share to {share} or more" if share else "take `median`") in said
+    if share:
+        assert TrimmedMean(share=float(share)).advice(clients) == ""
+
+
+def test_a_trimmed_mean_tells_how_many_it_left_out() -> None:
+    assert TrimmedMean().advice(5) == "" and TrimmedMean(share=0.0).advice(4) == ""
+    for clients, out in ((4, 0.0), (5, 1.0), (10, 2.0)):
+        assert TrimmedMean().aggregate(STATE, updates(drawn(clients)))[1] == {"trimmed": out}

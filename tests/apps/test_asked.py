@@ -13,26 +13,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 pytest.importorskip("flwr")
 
 from fedse.adapters.packing import pack
 from fedse.adapters.plan import TensorPlan
 from fedse.apps.asked import Expected, read_header, read_task
-from fedse.apps.hub_file import load_for_hub
-from fedse.apps.hub_folder import HubFolder, HubOptions
+from fedse.apps.hub_file import load_for_hub, told_worlds_of
 from fedse.apps.site_file import Site, load_site
 from fedse.apps.worker import Worker
+from fedse.cli import app
+from fedse.engines.flower.answers import read_answer
 from fedse.engines.flower.grid import GridEngine
 from fedse.engines.flower.seal import Seal, SealOfHub
-from fedse.engines.flower.wire import Parcel, from_records, pack_task, to_bytes
-from fedse.errors import BadInput, UnreadableTask
+from fedse.engines.flower.wire import Parcel, from_records, pack_task, to_bytes, to_records
+from fedse.errors import BadInput, OverBudget, UnreadableTask
 from fedse.experience.buffer import read_file
 from fedse.federation.sites import Sites
+from fedse.known_before import expected_of
 from fedse.learners.table import TableLearner
 from fedse.models.table import Table
 from fedse.runs.trackers import Trackers
-from fedse.types import Adapter, Layout, Learned, RoundTask, Trajectory
+from fedse.types import Adapter, ClientUpdate, Layout, Learned, RoundTask, Trajectory
+from fedse.worlds.maze import Maze
 
 EXPERIMENT = """
 name: small
@@ -54,7 +58,14 @@ filter: none
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("asked") / "hub"
-    HubFolder.create(folder, HubOptions(address="hub.example:8443"), ["east", "west"])
+    return made(folder, "east", "west")
+
+
+def made(folder: Path, *sites: str) -> Path:
+    """A hub, as its operator makes it."""
+    words = [word for site in sites for word in ("--site", site)]
+    done = CliRunner().invoke(app, ["hub", "init", str(folder), "--address", "hub.example:8443", *words])
+    assert done.exit_code == 0, done.output
     return folder
 
 
@@ -277,7 +288,8 @@ def test_bytes_that_are_no_message_do_not_end_the_worker(kit: Path) -> None:
     asked = Asked(kit)
     nested = b'{"header": ' + b"[" * 100_000 + b"]" * 100_000 + b', "array": null}'
     whole = to_bytes(asked.seal(asked.parcel()))
-    contents = [b"", b"\xff" * 50, len(nested).to_bytes(8, "big") + nested, whole[:-1]]
+    listed = b'{"header": [1], "array": null}'
+    contents = [b"", b"\xff" * 50, *(len(head).to_bytes(8, "big") + head for head in (nested, listed)), whole[:-1]]
     for content in contents:
         assert asked.worker.answer_to_bytes(content).header["failure"] == "UnreadableTask"
     assert asked.worker.answer_to_bytes(whole).header.get("failure") is None
@@ -286,8 +298,7 @@ def test_bytes_that_are_no_message_do_not_end_the_worker(kit: Path) -> None:
 def test_a_task_that_the_hub_did_not_sign_or_meant_for_another_is_refused(kit: Path, hub: Path, tmp_path: Path) -> None:
     asked = Asked(kit)
     plain, true = asked.parcel(), asked.seal(asked.parcel())
-    HubFolder.create(tmp_path / "other", HubOptions(address="hub.example:8443"), ["east"])
-    stranger = Seal.read(tmp_path / "other/certificates/seal.key")
+    stranger = Seal.read(made(tmp_path / "other", "east") / "certificates/seal.key")
     assert true.array is not None
     changed = [
         plain,
@@ -370,11 +381,12 @@ def layout_of(rank: int, **more: tuple[int, ...]) -> Layout:
         (layout_of(7), None, "7 ranks, which no module"),
         (layout_of(10**9), None, "which no module"),
         (layout_of(3), 5, ""),
-        (layout_of(4), 5, r"4 \+ 2 ranks, more than budget.rank = 5"),
+        (layout_of(4), 5, "2 ranks and a residual of 4, more than budget.rank = 5"),
+        (layout_of(0), 1, "2 ranks and a residual of 0, more than budget.rank = 1"),
         (layout_of(3, **{MORE_B: (6, 4)}), None, "does not fit"),
         (layout_of(3, **{MORE_A: (3, 9)}), None, "does not fit"),
         (layout_of(0, **{MORE_A: (3, 8)}), None, "does not fit"),
-        (layout_of(3, **{"y.lora_B.residual.weight": (6, 3)}), None, "more tensors"),
+        (layout_of(3, **{"y.lora_B.residual.weight": (6, 3)}), None, "does not fit"),
         (layout_of(0, **{"x.lora_A.personal.weight": (2, 8)}), None, "other tensors"),
         (layout_of(0, **{A: (3, 8)}), None, "other tensors"),
     ],
@@ -387,7 +399,7 @@ def test_a_residual_has_the_ranks_that_a_module_can_have_or_the_site_allows(
     task = RoundTask(1, "train", vector, layout, {"lora_alpha": 1e9}, shared={"bandit": {"x": np.ones(2, np.float32)}})
     head = read_header(pack_task(task, "east", "small", ""))
     if sentence:
-        with pytest.raises(UnreadableTask, match=sentence):
+        with pytest.raises(OverBudget if "budget" in sentence else UnreadableTask, match=sentence):
             read_task(head, vector, expected)
     else:
         read = read_task(head, vector, expected)
@@ -398,6 +410,8 @@ def test_a_residual_has_the_ranks_that_a_module_can_have_or_the_site_allows(
 
 class TellingLearner(TableLearner):
     """Says more than it should."""
+
+    metrics = frozenset({"final"})
 
     def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Learned | None:
         learned = super().learn(start, trajectories, key)
@@ -444,3 +458,40 @@ def test_a_site_needs_worlds_of_its_own_that_it_can_import(kit: Path) -> None:
     with (kit / "site.yaml").open("a") as text:
         text.write("worlds: [maze]\n")
     assert [part.name for part in load_site(kit / "site.yaml").experiment.clients["east"].worlds] == ["maze"]
+
+
+class WardOfPatient4711(Maze):
+    """A world whose name says something, with an error whose name says more."""
+
+    def begin(self, task: str) -> str:
+        if task == "1":
+            raise type("patient_4711_has_a_rare_disease", (Exception,), {})
+        return super().begin(task)
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [("", "other"), (f"{{name: '{__name__}:WardOfPatient4711', mode: original}}", "WardOfPatient4711")],
+)
+def test_a_world_is_told_under_a_name_that_the_common_file_has_or_as_another(
+    kit: Path, written: str, told: str
+) -> None:
+    east = "  east: {worlds: [{name: maze, mode: original}]}\n"
+    file = kit / "experiment.yaml"
+    file.write_text(
+        EXPERIMENT.replace(east, f"  east: {{worlds: [{written}]}}\n" if written else "  east:\n")
+        .replace("tasks: 1", "tasks: 40")
+        .replace("test_tasks: 1", "test_tasks: 40")
+    )
+    own = f"worlds: [{{name: '{__name__}:WardOfPatient4711', mode: original}}]\n"
+    answer = Asked(kit, own).ask(kind="evaluate", split="test")
+    (score,) = answer.header["scores"]
+    assert (score["world"], score["errors"]) == (told, {"other": 1})
+    assert b"rare_disease" not in to_bytes(answer) and (told == "other") == (b"Patient" not in to_bytes(answer))
+    worlds = told_worlds_of(file)
+    expected = replace(expected_of(load_for_hub(file)), worlds=worlds)
+    hub = read_answer(
+        to_records(answer), "east", Asked(kit).task(kind="evaluate", split="test"), TensorPlan(), expected
+    )
+    assert isinstance(hub, ClientUpdate) and hub.scores[0].world == told
+    assert worlds.get("east") == ((told,) if written else None)

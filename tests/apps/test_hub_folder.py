@@ -269,6 +269,7 @@ def test_a_site_may_name_its_own_worlds_cap_and_machine_without_changing_the_ter
     ("change", "sentence"),
     [
         (("key: site.key", "key: lost.key"), "key: there is no file"),
+        (("hub_key: hub.pub", ""), "`hub_key` is missing, the hub's public key: `fedse hub init` makes it"),
         (("name: east", "name: south"), "has no client 'south'"),
         (("hub: hub.example:8443", "hub: hub.example"), "site.yaml, line 3: hub"),
         (("key: site.key", "kye: site.key"), "did you mean 'key'"),

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from deployment import Deployment, wait_for
+from typer.testing import CliRunner
 
 pytest.importorskip("flwr")
 
@@ -23,9 +24,9 @@ from flwr.cli.build import build_fab_from_disk, build_fab_from_files
 from flwr.supercore.fab import Fab
 from flwr.supernode import start_client_internal as flower
 
-from fedse.apps.hub_folder import HubFolder, HubOptions
 from fedse.apps.own_bundle import BUNDLE, foreign, guard
 from fedse.apps.site import _pass_on
+from fedse.cli import app
 from fedse.engines.flower.grid import _KINDS
 
 EVIL = {
@@ -89,14 +90,15 @@ def test_the_own_bundle_is_taken_as_the_hub_builds_it_with_and_without_keys(own:
     assert foreign(bundle_of(own), run_of(own)) == ""
     for insecure in (False, True):
         path = tmp_path / f"hub-{insecure}"
-        HubFolder.create(path, HubOptions(address="hub.example:8443", insecure=insecure), [])
+        line = ["hub", "init", str(path), "--site", "east", *(["--insecure"] if insecure else [])]
+        assert CliRunner().invoke(app, line).exit_code == 0
         content = build_fab_from_disk(path / "bundle")
         assert foreign(bundle_of(content), run_of(content)) == ""
         # A hub of an older fedse gets the bundle of this one when it is made again.
         file = path / "bundle/pyproject.toml"
         new = file.read_text()
         file.write_text(new.replace("1.0.0", "0.9.0"))
-        HubFolder.create(path, HubOptions(address="hub.example:8443", insecure=insecure), [])
+        assert CliRunner().invoke(app, line).exit_code == 0
         assert file.read_text() == new
 
 

@@ -62,7 +62,9 @@ def test_targets_that_the_model_does_not_have_are_named(folder: Path) -> None:
 def test_layers_with_no_attention_are_refused_by_name(folder: Path) -> None:
     model: Any = HuggingFace(path=str(folder), device="cpu")
     model.network.config.layer_types = ["full_attention", "linear_attention"]
-    with pytest.raises(BadInput, match="linear attention, and the transformer policy knows full and sliding attention only"):
+    with pytest.raises(
+        BadInput, match="linear attention, and the transformer policy knows full and sliding attention only"
+    ):
         TransformerPolicy(model, slots=2)
 
 

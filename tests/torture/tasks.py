@@ -16,12 +16,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from typer.testing import CliRunner
 
 from fedse import errors
 from fedse.adapters.packing import pack
-from fedse.apps.hub_folder import HubFolder, HubOptions
 from fedse.apps.site_file import load_site
 from fedse.apps.worker import OtherTerms, Worker
+from fedse.cli import app
 from fedse.engines.flower.seal import SEAL, Seal
 from fedse.engines.flower.wire import Parcel, pack_task, to_bytes
 from fedse.experience.buffer import read_file
@@ -76,7 +77,8 @@ def _prepared() -> tuple[Path, Seal]:
     """A site that has answered some rounds. Made once for each process; a case works on a copy."""
     _KEPT.append(TemporaryDirectory(prefix="torture-site-"))
     folder = Path(_KEPT[-1].name)
-    HubFolder.create(folder / "hub", HubOptions(address="hub.example:8443"), ["east"])
+    made = CliRunner().invoke(app, ["hub", "init", str(folder / "hub"), "--site", "east"])
+    assert made.exit_code == 0, made.output
     kit = folder / "hub/sites/east"
     (kit / "experiment.yaml").write_text(EXPERIMENT)
     seal = Seal.read(folder / "hub/certificates/seal.key")

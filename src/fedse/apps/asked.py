@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, Stric
 from fedse.adapters.packing import length
 from fedse.adapters.plan import RESIDUAL, factor, in_part, part
 from fedse.engines.flower.wire import FORMAT, Parcel
-from fedse.errors import UnreadableTask
+from fedse.errors import OverBudget, UnreadableTask
 from fedse.types import Adapter, Layout, RoundTask, Shared, Split, Vector
 
 LAST_ROUND = 999_999
@@ -85,7 +85,7 @@ def read_header(parcel: Parcel) -> Header:
 
 
 def read_task(head: Header, array: Any, expected: Expected) -> RoundTask:
-    """The task; raises `UnreadableTask` if it does not fit this site."""
+    """The task; raises `UnreadableTask`, or `OverBudget` for its ranks, if it does not fit this site."""
     if head.kind == "train" and head.round < 1:
         raise UnreadableTask(f"the hub asks for round {head.round}: rounds start at 1.")
     if head.world and (head.kind == "train" or head.world not in expected.worlds):
@@ -117,17 +117,26 @@ def _check_layout(layout: Layout, expected: Expected) -> None:
         raise UnreadableTask("the hub's adapter has other tensors than this site's model: use the same model.")
     residual = {name: shape for name, shape in layout if part(name) == RESIDUAL}
     factors = {name: shape for name, shape in expected.layout if factor(name)}
+    rank = _rank(residual, factors) if residual else 0
+    own = max((shape[0] for name, shape in factors.items() if factor(name) == "A"), default=0)
+    if expected.rank is not None and rank + own > expected.rank:
+        raise OverBudget(
+            f"the hub's adapter has {own} ranks and a residual of {rank}, more than budget.rank = {expected.rank} "
+            "of this site allows: nothing was done."
+        )
+
+
+def _rank(residual: Mapping[str, tuple[int, ...]], factors: Mapping[str, tuple[int, ...]]) -> int:
+    """Of a residual that has the same number of ranks for each module of the model."""
     ranks = {shape[factor(name) == "B"] for name, shape in residual.items() if len(shape) == 2}
-    if not residual:
-        return
-    if len(ranks) != 1 or {name: _widened(shape, name, *ranks) for name, shape in factors.items()} != {
-        name: residual.get(in_part(name, RESIDUAL)) for name in factors
-    }:
+    if len(ranks) != 1:
         raise UnreadableTask("the residual of the hub's adapter does not fit this site's model.")
     (rank,) = ranks
-    _check_rank(rank, factors, expected.rank)
-    if len(residual) != len(factors):
-        raise UnreadableTask("the residual of the hub's adapter has more tensors than this site's model.")
+    if residual != {in_part(name, RESIDUAL): _widened(shape, name, rank) for name, shape in factors.items()}:
+        raise UnreadableTask("the residual of the hub's adapter does not fit this site's model.")
+    if not 1 <= rank <= max(_smaller_sides(factors), default=0):
+        raise UnreadableTask(f"the residual of the hub's adapter has {rank} ranks, which no module of this model has.")
+    return rank
 
 
 def _widened(shape: tuple[int, ...], name: str, rank: int) -> tuple[int, ...]:
@@ -135,20 +144,11 @@ def _widened(shape: tuple[int, ...], name: str, rank: int) -> tuple[int, ...]:
     return (rank, shape[1]) if factor(name) == "A" else (shape[0], rank)
 
 
-def _check_rank(rank: int, factors: Mapping[str, tuple[int, ...]], allowed: int | None) -> None:
-    widths = {name.replace(".lora_A.", ".lora_*."): shape for name, shape in factors.items() if factor(name) == "A"}
-    sides = [
-        min(shape[0], widths[stem][1])
-        for name, shape in factors.items()
-        if factor(name) == "B" and (stem := name.replace(".lora_B.", ".lora_*.")) in widths
-    ]
-    if not 1 <= rank <= max(sides, default=0):
-        raise UnreadableTask(f"the residual of the hub's adapter has {rank} ranks, which no module of this model has.")
-    own = max(shape[0] for name, shape in factors.items() if factor(name) == "A")
-    if allowed is not None and rank + own > allowed:
-        raise UnreadableTask(
-            f"the hub's adapter has {rank} + {own} ranks, more than budget.rank = {allowed} of this site allows."
-        )
+def _smaller_sides(factors: Mapping[str, tuple[int, ...]]) -> list[int]:
+    """Of each module: more ranks than that say nothing new."""
+    widths = {name.replace(".lora_A.", ".lora_*."): shape[1] for name, shape in factors.items() if factor(name) == "A"}
+    heights = {name.replace(".lora_B.", ".lora_*."): shape[0] for name, shape in factors.items() if factor(name) == "B"}
+    return [min(widths[stem], heights[stem]) for stem in widths.keys() & heights.keys()]
 
 
 def _vector(array: Any, layout: Layout) -> Vector:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -71,7 +72,7 @@ class Account:
                 f"this run anew, move {self._file.parent} away first."
             )
         following = self._with(task)
-        self._check(following)
+        self._check(task, following)
         self._write(following)
         if self._budget.hours is None:
             return task
@@ -96,31 +97,24 @@ class Account:
             update["evaluations"] = spent.evaluations + 1
         return spent.model_copy(update=update)
 
-    def _check(self, wanted: Spent) -> None:
-        budget, most = self._budget, self._budget.evaluations * (1 + self._spent.round)
-        limits = (
-            ("rounds", wanted.rounds, budget.rounds, f"{wanted.rounds} rounds"),
-            ("repeats", wanted.tries, budget.repeats, f"round {wanted.begun} {wanted.tries} times"),
-            (
-                "evaluations",
-                wanted.evaluations,
-                most,
-                f"{wanted.evaluations} evaluations with {self._spent.round} rounds answered",
-            ),
-            ("hours", wanted.seconds, _least(budget.hours, 3600), f"work beyond {wanted.seconds / 3600:.2f} hours"),
-            (
-                "megabytes",
-                wanted.bytes,
-                _least(budget.megabytes, 1e6),
-                f"{wanted.bytes / 1e6:.3f} megabytes to receive",
-            ),
+    def _check(self, task: RoundTask, wanted: Spent) -> None:
+        budget, answered = self._budget, self._spent.round
+        if budget.hours is not None and wanted.seconds >= 3600 * budget.hours:
+            self._refuse("hours", f"work beyond {wanted.seconds / 3600:.2f} hours")
+        if budget.megabytes is not None and wanted.bytes > 1e6 * budget.megabytes:
+            self._refuse("megabytes", f"{wanted.bytes / 1e6:.3f} megabytes to receive")
+        if task.kind == "train" and budget.rounds is not None and wanted.rounds > budget.rounds:
+            self._refuse("rounds", f"{wanted.rounds} rounds")
+        if task.kind == "train" and wanted.tries > budget.repeats:
+            self._refuse("repeats", f"round {wanted.begun} {wanted.tries} times")
+        if task.kind == "evaluate" and wanted.evaluations > budget.evaluations * (1 + answered):
+            self._refuse("evaluations", f"{wanted.evaluations} evaluations with {answered} rounds answered")
+
+    def _refuse(self, name: str, words: str) -> NoReturn:
+        raise OverBudget(
+            f"the hub asks for {words}, more than budget.{name} = {getattr(self._budget, name):g} of this site allows: "
+            "nothing was done. Raise it in the site's file if the hub is right to ask."
         )
-        for name, value, limit, words in limits:
-            if limit is not None and (value >= limit if name == "hours" else value > limit):
-                raise OverBudget(
-                    f"the hub asks for {words}, more than budget.{name} = {getattr(budget, name):g} of this site allows: "
-                    "nothing was done. Raise it in the site's file if the hub is right to ask."
-                )
 
     def _read(self, buffer: Path) -> Spent:
         if not self._file.exists():
@@ -137,7 +131,3 @@ class Account:
     def _write(self, spent: Spent) -> None:
         atomic.write_text(self._file, spent.model_dump_json() + "\n")
         self._spent = spent
-
-
-def _least(given: float | None, unit: float) -> float | None:
-    return None if given is None else given * unit

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedse.errors import BadInput
 from fedse.experiment_file import override
-from fedse.experiment_options import Experiment, validated
+from fedse.experiment_options import Experiment, numbered, validated
 from fedse.strict_yaml import read_yaml
 
 ELSEWHERE = {"name": "fedse.apps.elsewhere:Elsewhere"}
@@ -34,6 +34,20 @@ def load_without_worlds(path: Path, settings: Sequence[str] = (), but: str = "")
             for name, options in clients.items()
         }
     return validated(content, places)
+
+
+def told_worlds_of(path: Path, settings: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
+    """The labels of each site's worlds, as far as the file tells them: names under which a site may speak of its worlds."""
+    content, places = read_yaml(path)
+    override(content, settings, places)
+    clients = content.get("clients")
+    found: dict[str, tuple[str, ...]] = {}
+    for client, options in clients.items() if isinstance(clients, dict) else ():
+        worlds = options.get("worlds") if isinstance(options, dict) else None
+        names = [item.get("name") if isinstance(item, dict) else item for item in worlds or ()]
+        if names:
+            found[str(client)] = tuple(numbered(str(name).rsplit(":", 1)[-1] for name in names))
+    return found
 
 
 def refuse_what_needs_one_machine(path: Path, experiment: Experiment) -> None:

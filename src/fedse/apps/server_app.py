@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from fedse.engines.flower.whole_replies import WholeReplies
 from fedse.engines.flower.wire import Parcel
 from fedse.errors import FedseError
 from fedse.experiment import run
+from fedse.federation.sites import Sites
 
 prepare("fedse hub")
 
 from flwr.serverapp import ServerApp  # noqa: E402 - after the switches
 
-from fedse.apps.hub_file import load_for_hub  # noqa: E402
+from fedse.apps.hub_file import load_for_hub, told_worlds_of  # noqa: E402
 from fedse.apps.launch import end_with  # noqa: E402
 from fedse.apps.sign_of_life import hold, sign_of  # noqa: E402
 
@@ -51,14 +53,17 @@ def main(grid: Any, context: Any) -> None:
         atomic.write_text(outcome, json.dumps({"pid": os.getpid()}))
     try:
         settings = [line for line in str(config["settings"]).split("\n") if line]
-        experiment = load_for_hub(Path(str(config["experiment"])), settings)
+        file = Path(str(config["experiment"]))
+        experiment, worlds = load_for_hub(file, settings), told_worlds_of(file, settings)
         nodes = Introduced(WholeReplies(grid)) if config["insecure"] else registered
         sign = _unsigned if config["insecure"] else Seal.read(_hub_folder() / "certificates/seal.key")
-        result = run(
-            experiment,
-            str(config["runs"]),
-            make_engine=lambda sites: GridEngine(WholeReplies(grid), sites, nodes, seal=sign),
-        )
+
+        def carried(sites: Sites) -> GridEngine:
+            # The hub's own copy of the experiment has no worlds.
+            expected = replace(sites.expected, worlds=worlds)
+            return GridEngine(WholeReplies(grid), replace(sites, expected=expected), nodes, seal=sign)
+
+        result = run(experiment, str(config["runs"]), make_engine=carried)
         found: dict[str, Any] = {"folder": str(result.folder), "adapter": result.adapter.digest()}
     except FedseError as error:
         found = {"error": str(error), "exit_code": error.exit_code}

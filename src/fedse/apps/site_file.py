@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from fedse.apps.budget import BudgetOptions
-from fedse.apps.hub_file import ELSEWHERE, load_without_worlds, refuse_what_needs_one_machine
+from fedse.apps.hub_file import ELSEWHERE, load_without_worlds, refuse_what_needs_one_machine, told_worlds_of
 from fedse.errors import BadInput
 from fedse.experiment_file import explain
 from fedse.experiment_options import ClientOptions, Experiment
@@ -55,6 +55,8 @@ class Site:
     experiment: Experiment
     terms: str
     """Digest of the experiment before this machine's own settings; the hub's must be the same."""
+    common: tuple[str, ...] = ()
+    """Labels of the worlds that the common experiment names for this site; it tells of others as `other`."""
 
     @property
     def name(self) -> str:
@@ -78,6 +80,11 @@ def load_site(path: Path) -> Site:
     for name in PROTECTION:
         if options.insecure and name in files:
             raise BadInput(f"{path}: `insecure: true` and `{name}` exclude each other: delete one of them.")
+        if not options.insecure and name == "hub_key" and name not in files:
+            raise BadInput(
+                f"{path}: `hub_key` is missing, the hub's public key: `fedse hub init` makes it as "
+                "certificates/seal.pub, also for a hub that is there already; carry it here and name it."
+            )
         if not options.insecure and name not in files:
             raise BadInput(f"{path}: `{name}` is missing; without TLS and keys only what says `insecure: true` works.")
         if name in files and not files[name].is_file():
@@ -106,4 +113,5 @@ def load_site(path: Path) -> Site:
     if options.max_megabytes is not None:
         least = min(options.max_megabytes, own.sending.max_megabytes or options.max_megabytes)
         update["sending"] = own.sending.model_copy(update={"max_megabytes": least})
-    return Site(options, own.model_copy(update=update), common.terms())
+    told = told_worlds_of(options.experiment).get(options.name, ())
+    return Site(options, own.model_copy(update=update), common.terms(), told)

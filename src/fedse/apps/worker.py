@@ -31,6 +31,7 @@ from fedse.errors import FedseError, UnreadableTask
 from fedse.experience.archive import set_aside
 from fedse.experiment import build_clients, build_parts
 from fedse.federation.sites import Household, Sites
+from fedse.known_before import names_of
 from fedse.privacy.door import ORACLES
 from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers
@@ -52,6 +53,7 @@ class Worker:
         experiment = site.experiment
         parts = build_parts(experiment)
         (self._client,) = build_clients(experiment, parts, RunFolder(site.run_folder))
+        self._client.door.names = names_of(experiment, self._client.site.places, site.common)
         self._client.door.withheld = ORACLES
         sites = Sites(
             names=(site.name,),

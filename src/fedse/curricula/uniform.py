@@ -11,6 +11,8 @@ from fedse.types import Episode, Planned, Purpose, RoundTask, Task
 class Uniform:
     """As many tasks of each world as the experiment says. A variant overrides `chosen`."""
 
+    keeps_to_exploration = True
+
     def __init__(self, site: Site) -> None:
         self.site = site
 

@@ -20,7 +20,7 @@ def last_round(buffer: Path) -> int:
     """The latest round that a buffer knows of, 0 if there was none."""
     if not buffer.exists():
         return 0
-    with closing(_open(buffer)) as connection, _explained(buffer):
+    with _explained(buffer), closing(_open(buffer)) as connection:
         found = [connection.execute(f"SELECT MAX(round) FROM {table}").fetchone()[0] for table in _tables(connection)]
     return max((number or 0 for number in found), default=0)
 
@@ -32,20 +32,23 @@ def set_aside(buffer: Path, archive: Path, since: int) -> int:
     """
     if last_round(buffer) < since:
         return 0
-    with atomic.explained(archive), closing(sqlite3.connect(archive, isolation_level=None)) as kept:
+    with (
+        atomic.explained(archive),
+        _explained(buffer),
+        closing(sqlite3.connect(archive, isolation_level=None)) as kept,
+    ):
         archive.chmod(0o600)
         kept.execute("ATTACH ? AS buffer", (str(buffer),))
-        with _explained(buffer):
-            version = kept.execute("PRAGMA buffer.user_version").fetchone()[0]
-            kept.execute("BEGIN IMMEDIATE")
-            for table in _tables(kept, "buffer."):
-                # A newer fedse may have other columns.
-                target = f"{table}_{version}"
-                kept.execute(f"CREATE TABLE IF NOT EXISTS {target} AS SELECT * FROM buffer.{table} WHERE 0")
-                kept.execute(f"CREATE UNIQUE INDEX IF NOT EXISTS once_{target} ON {target} ({_KEYS[table]})")
-                kept.execute(f"INSERT OR IGNORE INTO {target} SELECT * FROM buffer.{table} WHERE round >= ?", (since,))
-            count = kept.execute("SELECT COUNT(*) FROM buffer.trajectories WHERE round >= ?", (since,)).fetchone()[0]
-            kept.execute("COMMIT")
+        version = kept.execute("PRAGMA buffer.user_version").fetchone()[0]
+        kept.execute("BEGIN IMMEDIATE")
+        for table in _tables(kept, "buffer."):
+            # A newer fedse may have other columns.
+            target = f"{table}_{version}"
+            kept.execute(f"CREATE TABLE IF NOT EXISTS {target} AS SELECT * FROM buffer.{table} WHERE 0")
+            kept.execute(f"CREATE UNIQUE INDEX IF NOT EXISTS once_{target} ON {target} ({_KEYS[table]})")
+            kept.execute(f"INSERT OR IGNORE INTO {target} SELECT * FROM buffer.{table} WHERE round >= ?", (since,))
+        count = kept.execute("SELECT COUNT(*) FROM buffer.trajectories WHERE round >= ?", (since,)).fetchone()[0]
+        kept.execute("COMMIT")
     return int(count)
 
 

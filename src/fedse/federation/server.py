@@ -23,6 +23,7 @@ from fedse.federation.exchange import Exchange, ParticipationOptions
 from fedse.federation.reply_form import mostly_invalid
 from fedse.federation.round import run_round
 from fedse.federation.standing import standing
+from fedse.federation.usual import earlier_norms
 from fedse.plugins import PluginOptions
 from fedse.protocols import Aggregator, Engine, Tracker
 from fedse.runs.folder import RunFolder
@@ -81,7 +82,14 @@ class Server:
                 raise Stopped
             self.tracker.record("round_started", round=state.round + 1)
             state, report = run_round(
-                state, self.exchange, self.aggregator, self.checks, self.run.spool, self._client_finished, self.shares
+                state,
+                self.exchange,
+                self.aggregator,
+                self.checks,
+                self.run.spool,
+                self._client_finished,
+                self.shares,
+                earlier_norms(self.run, state.round),
             )
             self._save(state, report)
             self.tracker.record(

@@ -18,6 +18,7 @@ from fedse import atomic
 from fedse.adapters.rounding import decode, encode, loss
 from fedse.errors import TooMuchLeaves
 from fedse.plugins import PluginOptions
+from fedse.privacy.names import Names
 from fedse.types import ClientUpdate, Precision, Vector
 
 ALLOWED = ("vector", "layout", "counts", "metrics", "scores")
@@ -44,15 +45,16 @@ class SendingOptions(PluginOptions):
 class Door:
     """Rounds, measures and records an update. A client hands out nothing that did not pass here."""
 
-    def __init__(self, ledger: Path, options: SendingOptions) -> None:
+    def __init__(self, ledger: Path, options: SendingOptions, names: Names) -> None:
         self.ledger = ledger
         self.options = options
+        self.names = names
         self.withheld: frozenset[str] = frozenset()
         """Metrics that stay here."""
 
     def release(self, update: ClientUpdate, broadcast: Vector) -> ClientUpdate:
         """The update as the server will see it, and its line for each field in the ledger."""
-        update = replace(update, metrics=self._without_withheld(update.metrics))
+        update = self.names.only_known(replace(update, metrics=self._without_withheld(update.metrics)))
         if update.vector is not None:
             encoded = encode(update.vector, broadcast, self.options.precision)
             arrives = decode(encoded, broadcast)

@@ -31,6 +31,8 @@ class NoDemonstrations:
 class Demonstrations:
     """Successful episodes of the world's expert on training tasks, tokenised once."""
 
+    bounded_by = "tasks"
+
     class Options(PluginOptions):
         tasks: int = Field(default=200, ge=1)
         """Training tasks of each world that the expert shows; fewer where the world has fewer."""

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedse.engines.flower.wire import Answer, Parcel, from_records, pack_task, read_answer, to_records
+from fedse.engines.flower.answers import read_answer, why
+from fedse.engines.flower.wire import Answer, Parcel, pack_task, to_records
 from fedse.federation.sites import Sites
 from fedse.types import ClientFailure, RoundTask
 
@@ -139,10 +140,10 @@ class GridEngine:
         client, task = errand.client, errand.task
         if not reply.has_error():
             try:
-                return read_answer(from_records(reply.content), client, task, self._sites.plan)
-            except Exception:
+                return read_answer(reply.content, client, task, self._sites.plan, self._sites.expected)
+            except Exception as error:
                 # Whatever a site sends, the others go on.
-                return ClientFailure(client, task.name, "UnreadableAnswer")
+                return self._unreadable(client, task, why(error))
         code = reply.error.code
         if code in (_MESSAGE_GONE, _REPLY_GONE, _NODE_GONE):
             # Lost on the way, or with the client; worth another try as long as somebody waits for it.
@@ -152,3 +153,13 @@ class GridEngine:
             return ClientFailure(client, task.name, "Lost")
         # The text of Flower's error may quote the site's own; it is not read.
         return ClientFailure(client, task.name, _KINDS.get(code, "UnknownFailure"))
+
+    def _unreadable(self, client: str, task: RoundTask, reason: str) -> ClientFailure:
+        self._sites.tracker.record(
+            "warning",
+            kind="unreadable_answer",
+            client=client,
+            task=task.name,
+            message=f"the answer of site '{client}' to {task.name} cannot be used ({reason}); the round goes on without it.",
+        )
+        return ClientFailure(client, task.name, "UnreadableAnswer")
