@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from fedse.cli import interrupts
-from fedse.cli.console import make_console
+from fedse.cli.console import make_console, say
 
 if TYPE_CHECKING:
     from fedse.experiment import Federation
@@ -37,7 +37,7 @@ def run(
 
     experiment = experiments.load_experiment(file, settings or [])
     if dry_run:
-        typer.echo(experiment.to_yaml(), nl=False)
+        say(experiment.to_yaml(), nl=False)
         return
     console = make_console()
     progress = Progress(console, experiment.rounds_to_play)

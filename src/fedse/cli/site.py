@@ -29,7 +29,7 @@ def run(file: Annotated[Path, typer.Argument(help="The site's file, from the kit
     from fedse.apps.site import only_one, run_site
 
     def say(text: str) -> None:
-        typer.echo(f"{time.strftime('%H:%M:%S')} {text}")
+        say(f"{time.strftime('%H:%M:%S')} {text}")
 
     loaded = load_site(file)
     try:
