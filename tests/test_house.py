@@ -19,7 +19,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedse"
 # A module sees only the lines above its own, and its own room.
 LAYERS = [
     {"__init__", "types", "errors", "seeds", "stopwatch", "visible"},
-    {"protocols", "promises", "atomic", "strict_yaml"},
+    {"protocols", "promises", "atomic", "strict_json", "strict_yaml", "database"},
     {"plugins"},
     {"adapters"},
     {"worlds", "models", "experience", "runs", "privacy"},

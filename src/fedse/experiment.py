@@ -24,6 +24,7 @@ from fedse.experiment_file import differences
 from fedse.experiment_options import Experiment, load_experiment
 from fedse.federation.server import Server
 from fedse.federation.sites import Household, Sites
+from fedse.federation.wholeness import check, restore
 from fedse.known_before import expected_of, names_of
 from fedse.parts import MakePlayers, Parts, check_start, make_players, make_worlds, shared_players
 from fedse.plugins import build, is_inline
@@ -277,6 +278,21 @@ def prepare(
 ) -> Federation:
     """Everything up to the first round: what cannot work is found out before anything is written. The folder is held."""
     path = Path(runs) / experiment.name
+    folder = RunFolder(path)
+    folder.check_free()
+    # Before anything else: others may be about to begin the same run.
+    folder.lock()
+    try:
+        return _prepared(experiment, folder, trackers, make_engine)
+    except BaseException:
+        folder.unlock()
+        raise
+
+
+def _prepared(
+    experiment: Experiment, folder: RunFolder, trackers: Iterable[Tracker], make_engine: MakeEngine | None
+) -> Federation:
+    path = folder.path
     if reason := conflict(path, experiment):
         raise RunConflict(reason)
     parts = None if make_engine else build_parts(experiment)
@@ -291,15 +307,11 @@ def prepare(
         check_start_files(path, start)
     worlds = {} if parts is None else world_versions(parts)
     check_worlds(path, worlds)
-    folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest(), start, worlds)
-    folder.lock()
-    try:
-        if folder.manifest()["experiment"] != experiment.digest():
-            folder.replace_experiment(experiment.to_yaml(), experiment.digest())
-        federation = assemble(experiment, parts, folder, trackers, make_engine)
-    except BaseException:
-        folder.unlock()
-        raise
+    folder.begin(experiment.to_yaml(), experiment.digest(), start, worlds)
+    warnings += restore(folder)
+    if folder.manifest()["experiment"] != experiment.digest():
+        folder.replace_experiment(experiment.to_yaml(), experiment.digest())
+    federation = assemble(experiment, parts, folder, trackers, make_engine)
     for warning in [*warnings, *_advice(federation)]:
         federation.server.tracker.record("warning", **warning)
     return federation
@@ -334,7 +346,12 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Seque
     parts = build_parts(experiment)
     check_worlds(folder.path, world_versions(parts))
     folder.lock()
-    return assemble(experiment, parts, folder, trackers)
+    try:
+        check(folder)
+        return assemble(experiment, parts, folder, trackers)
+    except BaseException:
+        folder.unlock()
+        raise
 
 
 def stored_experiment(folder: RunFolder) -> Experiment:

@@ -29,7 +29,7 @@ from fedse.engines.flower.grid import GridEngine
 from fedse.engines.flower.seal import Seal, SealOfHub
 from fedse.engines.flower.wire import Parcel, from_records, pack_task, to_bytes, to_records
 from fedse.errors import BadInput, OverBudget, UnreadableTask
-from fedse.experience.buffer import read_file
+from fedse.experience.buffer import SCHEMA, read_file
 from fedse.federation.sites import Sites
 from fedse.known_before import expected_of
 from fedse.learners.table import TableLearner
@@ -160,13 +160,13 @@ def test_the_last_round_can_be_repeated_and_what_it_replaces_is_kept(kit: Path) 
     for _ in range(2):
         assert again.refused(round=2, vector=other) == ""
     kept = sqlite3.connect(asked.folder / "archive.sqlite")
-    counts = dict(kept.execute("SELECT round, COUNT(DISTINCT adapter) FROM trajectories_3 GROUP BY round"))
+    counts = dict(kept.execute(f"SELECT round, COUNT(DISTINCT adapter) FROM trajectories_{SCHEMA} GROUP BY round"))
     kept.close()
     # What the first two times left is alike and kept once; what stands in the buffer now is that of the other adapter.
     assert counts == {2: 1} and again.rounds() == {0: 2, 1: 4, 2: 4}
     assert again.refused(round=2) == ""
     kept = sqlite3.connect(asked.folder / "archive.sqlite")
-    assert kept.execute("SELECT COUNT(DISTINCT adapter) FROM trajectories_3").fetchone() == (2,)
+    assert kept.execute(f"SELECT COUNT(DISTINCT adapter) FROM trajectories_{SCHEMA}").fetchone() == (2,)
     kept.close()
     assert any("done again; the 4 trajectories" in line for line in again.said)
 

@@ -119,6 +119,11 @@ def check_wire(recorder: Recorder, d: Deployment) -> None:
     for text in (SECRET, "patient", "rare disease", "move up", "Thought:", "I have seen this"):
         assert text.encode() not in sent, text
         assert text.encode("utf-16-le") not in sent
+    # Nothing of the hub's own files either.
+    asked = bytes(recorder.from_hub)
+    assert asked.count(b'"layout"') >= 12
+    for path in (d.runs, d.runs.parent):
+        assert str(path).encode() not in asked
 
 
 def test_a_site_that_is_killed_between_announcing_and_sending_its_update_does_not_stop_the_hub(
@@ -144,6 +149,29 @@ def test_a_site_that_is_killed_between_announcing_and_sending_its_update_does_no
         recorder.stop_before = None
         d.start_site("east")
         assert hub.wait(timeout=150) == 0
+        assert d.adapter() == local.adapter.digest()
+
+
+@pytest.mark.torture
+def test_a_server_that_is_stopped_for_a_minute_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is there all the time, and so is its port; it says nothing."""
+    content = options()
+    content.update(rounds=2, clients={"east": content["clients"]["east"]})
+    (tmp_path / "none").mkdir()
+    monkeypatch.setenv("FEDSE_TEST_FLAGS", str(tmp_path / "none"))
+    monkeypatch.setenv("FEDSE_TEST_SITE", "")
+    local = fedse.run(Experiment(**content), tmp_path / "local")
+    with Deployment(tmp_path / "d", to_yaml(content), ["east"]) as d:
+        d.hold("exploring-east")
+        hub = d.start_hub()
+        d.start_site("east")
+        d.wait_held("exploring-east")
+        (server,) = d.children("hub", "superlink")
+        os.kill(server, signal.SIGSTOP)
+        wait_for(lambda: "Flower's server has not answered for" in d.log("hub"), 30, "the hub to notice")
+        wait_for(lambda: "Going on after the last complete round" in d.log("hub"), 60, "the hub to act")
+        d.release("exploring-east")
+        assert hub.wait(timeout=300) == 0
         assert d.adapter() == local.adapter.digest()
 
 

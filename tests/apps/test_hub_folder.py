@@ -339,3 +339,30 @@ def test_the_sites_own_cap_holds(kit: Path) -> None:
     worker = Worker(load_site(kit / "site.yaml"), said.append)
     assert worker.answer(task_of(kit)).header == {"format": 2, "failure": "TooMuchLeaves"}
     assert "more than sending.max_megabytes = 0.0001 allows" in said[-1]
+
+
+def test_a_site_is_made_of_a_kit_and_an_experiment_and_gets_a_new_key_the_same_way(tmp_path: Path) -> None:
+    hub, experiment, site = tmp_path / "hub", tmp_path / "e.yaml", tmp_path / "east"
+    experiment.write_text(EXPERIMENT)
+    line = ["site", "init", str(hub / "sites/east"), str(site)]
+    code, said = fedse(*line)
+    assert code == 2 and "is no kit" in said.replace("\n", " ")
+    fedse("hub", "init", str(hub), "--site", "east", "--site", "west")
+    code, said = fedse(*line)
+    assert code == 2 and "give the file that the hub runs" in said.replace("\n", " ")
+    experiment.write_text(EXPERIMENT.replace("  east:", "  south:"))
+    assert fedse(*line, "--experiment", str(experiment))[0] == 2
+    # Whatever is refused leaves the kit and no half of a site.
+    assert not site.exists() and (hub / "sites/east/site.key").exists()
+    experiment.write_text(EXPERIMENT)
+    code, said = fedse(*line, "--experiment", str(experiment))
+    assert code == 0 and f"fedse site run {site}" in said.replace("\n", " ")
+    assert not (hub / "sites/east").exists() and load_site(site / "site.yaml").name == "east"
+    old = (site / "site.key").read_bytes()
+    (site / "data").mkdir()
+    code, said = fedse("site", "init", str(hub / "sites/west"), str(site))
+    assert code == 2 and "is a kit of 'west'" in said.replace("\n", " ") and (hub / "sites/west").exists()
+    fedse("hub", "revoke", "east", "--hub", str(hub))
+    fedse("hub", "init", str(hub), "--site", "east")
+    assert fedse(*line)[0] == 0 and (site / "site.key").read_bytes() != old and (site / "data").exists()
+    assert stat.S_IMODE((site / "site.key").stat().st_mode) == 0o600

@@ -302,6 +302,42 @@ def test_an_error_of_one_pull_comes_after_the_replies_that_have_arrived() -> Non
         replies.pull_messages(["m0", "m2"])
 
 
+class Odd:
+    """What a site may have stored in the place of a reply."""
+
+    metadata = SimpleNamespace(reply_to_message_id="m1")
+
+
+@pytest.mark.parametrize("stored", [ValueError("no such object"), KeyError("x"), RecursionError(), None, 7, Odd()])
+def test_what_flower_cannot_take_apart_or_names_another_message_is_unreadable_and_its_sites_own(stored: Any) -> None:
+    class Hostile(Grid):
+        def pull_messages(self, numbers: list[str]) -> list[Any]:
+            if numbers == ["m0"]:
+                if isinstance(stored, Exception):
+                    raise stored
+                return [stored]
+            return super().pull_messages(numbers)
+
+    grid = Hostile(None, pack_answer(update()))
+    grid.nodes["far"] = SimpleNamespace(name="far", node_id=8, last_activated_at="monday")
+    carrier = engine(WholeReplies(grid))
+    carrier.send({"site": task(), "far": task()})
+    found = {answer.client: answer for answer in (*carrier.poll(2), *carrier.poll(0.2))}
+    assert found["site"] == ClientFailure("site", "train-0003", "UnreadableAnswer")
+    assert isinstance(found["far"], ClientUpdate)
+
+
+def test_a_message_is_answered_once() -> None:
+    class Twice(Grid):
+        def pull_messages(self, numbers: list[str]) -> list[Any]:
+            return 2 * super().pull_messages(numbers)
+
+    for grid in (Twice(pack_answer(update())), WholeReplies(Twice(pack_answer(update())))):
+        carrier = engine(grid)
+        carrier.send({"site": task()})
+        assert len(carrier.poll(2)) == 1
+
+
 def test_lost_messages_are_sent_again_a_few_times_only() -> None:
     grid = Grid(*[4] * 20)
     carrier = engine(grid)

@@ -14,6 +14,9 @@ from tempfile import TemporaryDirectory
 KINDS: dict[str, str] = {
     "experiments": "experiment files",
     "tasks": "tasks that a hub asks of a site",
+    "headers": "headers on the wire",
+    "records": "record files of a run",
+    "folders": "run folders",
 }
 OUTCOMES = ("same", "refused", "silent", "traceback")
 WRONG = frozenset({"silent", "traceback"})

@@ -10,6 +10,7 @@ SEED = 20_260
 CASES: dict[str, int] = {
     "experiments": 300,
     "tasks": 150,
+    "headers": 300,
 }
 
 

@@ -13,6 +13,7 @@ from fedse.apps.fence import fence
 from fedse.apps.flower_server import ServerLost, answers, flower_server
 from fedse.apps.hub_file import load_for_hub
 from fedse.apps.hub_folder import HubFolder
+from fedse.apps.run_order import withdraw_order
 from fedse.apps.sign_of_life import held, hold
 from fedse.apps.submitted_run import Follower, SubmittedRun
 from fedse.engines.flower.quiet import prepare
@@ -68,6 +69,7 @@ def _only_one(hub: HubFolder) -> Iterator[None]:
     if held(hub.home / ".lock"):
         raise BadInput(f"{hub.path} is open already, in another process: stop that one.")
     with hold(hub.home / ".lock"):
+        withdraw_order(hub.home)
         yield
 
 

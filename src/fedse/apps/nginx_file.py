@@ -16,10 +16,12 @@ ROUTES: tuple[str, ...] = (
     "pull-object",
     "push-messages",
     "push-object",
+    "register-node",
     "send-node-heartbeat",
 )
-"""Of Flower's server, under /v1/fleet/: what a site with a key asks for."""
-WITHOUT_KEYS = ("register-node", "unregister-node")
+"""Of Flower's server, under /v1/fleet/: what a site asks for. To register is refused by the server of a hub with
+keys, in words that a site without one understands."""
+WITHOUT_KEYS = ("unregister-node",)
 """What a site without a key asks for besides."""
 
 
@@ -42,7 +44,7 @@ def nginx_configuration(path: Path, options: HubOptions) -> str:
             proxy_ssl_verify on;
             proxy_ssl_name localhost;"""
     return f"""# The fence of the hub. Flower's server has NO LOGIN on its control routes: whoever reaches them can run
-# code on every site. It listens on this machine only, and this proxy passes on nothing but the routes of the sites.
+# code at the hub. It listens on this machine only, and this proxy passes on nothing but the routes of the sites.
 # {signed}
 # `fedse hub run` and `fedse hub open` write this file and start nginx with it.
 pid {path}/nginx.pid;

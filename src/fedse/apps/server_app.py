@@ -25,6 +25,7 @@ from flwr.serverapp import ServerApp  # noqa: E402 - after the switches
 
 from fedse.apps.hub_file import load_for_hub, told_worlds_of  # noqa: E402
 from fedse.apps.launch import end_with  # noqa: E402
+from fedse.apps.run_order import take_order  # noqa: E402
 from fedse.apps.sign_of_life import hold, sign_of  # noqa: E402
 
 app = ServerApp()
@@ -43,7 +44,7 @@ def _hub_folder() -> Path:
 
 @app.main()
 def main(grid: Any, context: Any) -> None:
-    config = context.run_config
+    config = take_order(context.run_config)
     # The run's folder must be free when the hub is started again. A run by hand ends with the process that started it.
     end_with(int(config["hub"]) or os.getppid())
     outcome = Path(str(config["outcome"])) if config["outcome"] else None

@@ -15,6 +15,7 @@ from typing import Any
 
 from fedse.apps.flower_server import LOOK, START, HubFailed, ServerLost, Silence, answers, ended, log_of
 from fedse.apps.hub_folder import HubFolder
+from fedse.apps.run_order import place_order
 from fedse.apps.sign_of_life import held, sign_of
 from fedse.engines.flower.quiet import environment
 from fedse.errors import FedseError
@@ -82,7 +83,7 @@ class SubmittedRun:
 
     def _submit(self) -> None:
         self._outcome.unlink(missing_ok=True)
-        config = {
+        order = {
             "experiment": str(self._file.resolve()),
             "settings": "\n".join(self._settings),
             "runs": str(self._runs.resolve()),
@@ -90,13 +91,11 @@ class SubmittedRun:
             "hub": os.getpid(),
             "insecure": self._hub.options.insecure,
         }
-        # A file rather than arguments: Flower's own parser of arguments does not take every sign.
-        overrides = self._hub.home / "run.toml"
-        overrides.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in config.items()))
+        place_order(self._hub.home, order)
         command = [str(Path(sys.executable).parent / "flwr"), "run", str(self._hub.path / "bundle"), "hub"]
         try:
             done = subprocess.run(
-                [*command, "--run-config", str(overrides)],
+                command,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

@@ -15,6 +15,7 @@ from fedse.adapters.plan import plan_of
 from fedse.apps import asked
 from fedse.apps.budget import Account
 from fedse.apps.site_file import Site
+from fedse.clients.own_record import OwnRecord
 from fedse.engines.flower.seal import SealOfHub
 from fedse.engines.flower.wire import (
     Answer,
@@ -52,6 +53,8 @@ class Worker:
         self._say = say
         experiment = site.experiment
         parts = build_parts(experiment)
+        self._record = OwnRecord(RunFolder(site.run_folder).client_folder(site.name))
+        self._record.check()
         (self._client,) = build_clients(experiment, parts, RunFolder(site.run_folder))
         self._client.door.names = names_of(experiment, self._client.site.places, site.common)
         self._client.door.withheld = ORACLES
@@ -144,7 +147,10 @@ class Worker:
             return self._client.door.repeat(self._last[1])
         if task.kind == "train":
             self._set_aside(task)
+            self._record.begins(task.round)
         answer = carry_out(task, self.site.name, self._engine)
+        if task.kind == "train":
+            self._record.ended(task.round)
         if isinstance(answer, ClientUpdate):
             self._last = key, answer
         return answer

@@ -89,7 +89,7 @@ def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:
     from fedse.experiment import stored_experiment
     from fedse.plugins import nearest
 
-    recorded = folder.digest_of(number)
+    folder.check_state(number)
     experiment = stored_experiment(folder)
     if experiment.sharing == "none" and number > 0:
         clients = sorted(experiment.holdings())
@@ -98,9 +98,10 @@ def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:
             raise BadInput(
                 f"{what}each client of {folder.path} has an adapter of its own; --client is one of {', '.join(clients)}."
             )
+        folder.check_kept(client, number)
         return OwnAdapters(folder.client_folder(client) / "adapters").read(number)
     adapter = read_adapter(folder.round_folder(number) / "adapter")
-    if adapter.digest() != recorded:
+    if adapter.digest() != folder.digest_of(number):
         raise BadInput(f"the adapter of round {number} is not the one the manifest recorded: restore the folder.")
     return _with_private_part(folder, adapter, client, number) if client else adapter
 
@@ -112,6 +113,7 @@ def _with_private_part(folder: RunFolder, adapter: Adapter, client: str, number:
     from fedse.types import Adapter
 
     _known_client(folder, client)
+    folder.check_kept(client, number)
     own = Notebook(folder.client_folder(client) / "private").before(number + 1).tensors
     if not own:
         raise BadInput(
@@ -134,8 +136,10 @@ def _known_client(folder: RunFolder, client: str) -> list[str]:
 def _experience(folder: RunFolder, target: Path, client: str) -> int:
     from fedse.experience.buffer import read_file
     from fedse.experience.export import export as write
+    from fedse.federation.wholeness import check_experience
 
     clients = _known_client(folder, client)
     chosen = [client] if client else clients
+    check_experience(folder, chosen)
     held = [item for name in chosen for item in read_file(folder.client_folder(name) / "buffer.sqlite")]
     return write(held, target)

@@ -63,7 +63,7 @@ def init(
     for name in hub.sites():
         kit = hub.path / "sites" / name
         if (kit / "site.yaml").exists():
-            console.print(f"Kit of {name}: {kit}   (carry it to the site, then delete it here)", soft_wrap=True)
+            console.print(f"Kit of {name}: {kit}   (carry it to the site; there: fedse site init)", soft_wrap=True)
 
 
 @app.command("revoke")

@@ -131,7 +131,9 @@ class GridEngine:
             return []
         answers = []
         for reply in self._grid.pull_messages(list(self._under_way)):
-            errand = self._under_way.pop(reply.metadata.reply_to_message_id)
+            errand = self._under_way.pop(reply.metadata.reply_to_message_id, None)
+            if errand is None:
+                continue  # A second reply to the same message.
             if (answer := self._read(errand, reply)) is not None:
                 answers.append(answer)
         return answers

@@ -214,8 +214,8 @@ def require_shapes(size: int, loops: float) -> None:
         if not missing:
             return
     raise BadInput(
-        f"maze: there are too few mazes of size {size} with loops {loops} for {', '.join(sorted(missing))} to have any that is "
-        "not one of another split, turned or mirrored: raise `size`, or change `loops`."
+        f"maze: there are too few mazes of size {size} with loops {loops} for {', '.join(sorted(missing))} to have any that "
+        "is not one of another split, turned or mirrored: raise `size`, or change `loops`."
     )
 
 
