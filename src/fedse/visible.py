@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_SHORT = 60
+_SHORT = 100
+"""The path of a plug-in's class fits."""
 _OBEYED = re.compile(
     # Control characters but tab and new line; marks that turn or hide text; separators that begin a line unseen; halves of
     # characters, which cannot be printed; and what stands for nothing at all.
@@ -33,7 +34,7 @@ def short(word: Any, length: int = _SHORT) -> str:
     """What somebody wrote, in a line and short enough for a message.
 
     >>> short("word " * 100)
-    'word word word word word word word word word word word wo...'
+    'word word word word word word word word word word word word word word word word word word word wo...'
     """
     text = str(word)
     cut = text[: 4 * length].split()
