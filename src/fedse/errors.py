@@ -19,6 +19,10 @@ class UnknownName(BadInput):
     """No plug-in has this name."""
 
 
+class CannotImport(UnknownName):
+    """The module of a plug-in raises an error of its own when it is imported."""
+
+
 class MissingExtra(BadInput):
     """A library that this feature needs is not installed."""
 
@@ -50,6 +54,10 @@ class GpuFull(FedseError):
 
 class CannotPull(FedseError):
     """A model could not be fetched, or what came is not what it should be."""
+
+
+class WorldBroke(FedseError):
+    """A world raised an error or said something that a world may not say."""
 
 
 class TooManyErrors(FedseError):

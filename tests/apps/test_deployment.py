@@ -25,7 +25,7 @@ from fedse.apps.fence import find_nginx
 from fedse.engines.flower.quiet import environment as environment_of
 from fedse.experience.buffer import read_file
 from fedse.experiment import Experiment
-from fedse.experiment_file import to_yaml
+from fedse.strict_yaml import to_yaml
 
 pytest.importorskip("flwr")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -17,9 +17,12 @@ pytest.importorskip("flwr")
 
 from fedse.apps import submitted_run
 from fedse.apps.flower_server import GIVEN_UP_AFTER, LOOK, MENTIONED_AFTER, HubFailed, ServerLost, Silence
-from fedse.apps.hub_folder import HubFolder, HubOptions
-from fedse.apps.sign_of_life import held, sign_of
+from fedse.apps.hub import open_hub
+from fedse.apps.hub_folder import HubFolder
+from fedse.apps.hub_options import HubOptions
+from fedse.apps.sign_of_life import held, hold, sign_of
 from fedse.apps.submitted_run import MOST_LOSSES, Follower, RunLost, SubmittedRun
+from fedse.errors import BadInput
 
 LIVES = """
 import json, os, sys, time
@@ -55,6 +58,13 @@ def test_a_zombie_is_not_alive(living: Callable[[], subprocess.Popen[bytes]], tm
     wait_for(lambda: not held(sign), 10, "its end")
     # Nobody has waited for it, so it is in the table of processes still.
     assert Path(f"/proc/{process.pid}").exists() or sys.platform != "linux"
+
+
+def test_a_hub_is_opened_once(tmp_path: Path) -> None:
+    hub = HubFolder.create(tmp_path / "hub", HubOptions(), ["east"])
+    with hold(hub.home / ".lock"), pytest.raises(BadInput, match="is open already"), open_hub(hub, pytest.fail):
+        pass
+    assert not held(hub.home / ".lock")
 
 
 def test_a_silent_server_is_mentioned_and_then_given_up() -> None:

@@ -8,6 +8,7 @@ from .cases import OUTCOMES, outcomes
 
 SEED = 20_260
 CASES: dict[str, int] = {
+    "experiments": 300,
     "tasks": 150,
     "headers": 300,
     "records": 150,

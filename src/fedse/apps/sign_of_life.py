@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import time
 from pathlib import Path
 from typing import IO
 
@@ -12,11 +13,21 @@ def sign_of(outcome: Path) -> Path:
     return outcome.with_suffix(".lock")
 
 
-def hold(path: Path) -> IO[str]:
-    """Hold the file until what is returned is closed or the process is gone."""
+def hold(path: Path, seconds: float = 10.0) -> IO[str]:
+    """Hold the file until what is returned is closed or the process is gone. `BlockingIOError` when another one holds it;
+    whoever only looks, as `held` does, holds it for a moment."""
     file = path.open("w")
-    fcntl.flock(file, fcntl.LOCK_EX)
-    return file
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                file.close()
+                raise
+            time.sleep(0.02)
+        else:
+            return file
 
 
 def held(path: Path) -> bool:

@@ -9,7 +9,7 @@ from fedse import atomic
 from fedse.apps.private import private
 from fedse.apps.site_file import load_site
 from fedse.errors import BadInput
-from fedse.experiment_file import read_yaml
+from fedse.strict_yaml import read_yaml
 
 
 def make_site(kit: Path, folder: Path, experiment: Path | None) -> Path:

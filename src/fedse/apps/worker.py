@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
+from typing import Any
 
 from fedse.adapters.plan import plan_of
 from fedse.apps import asked
@@ -62,7 +63,7 @@ class Worker:
             run=experiment.name,
             terms=site.terms,
             plan=plan_of(parts.aggregator),
-            tracker=Trackers([]),
+            tracker=Trackers([_Warnings(say)]),
             here=lambda: Household(parts.model, parts.policy, parts.learner, [self._client]),
         )
         self._engine = LocalEngine(sites)
@@ -159,6 +160,17 @@ class Worker:
         archive = self._own / "archive.sqlite"
         if count := set_aside(self._client.experience.buffer.path, archive, task.round):
             self._say(f"{task.name}: done again; the {count} trajectories of its last time are in {archive}")
+
+
+class _Warnings:
+    """Of everything that is told while a task is done, what the site's operator should read."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    def record(self, event: str, **fields: Any) -> None:
+        if event == "warning":
+            self._say(str(fields.get("message", "")))
 
 
 def _key(task: RoundTask) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedse.cli.console import say
+
 if TYPE_CHECKING:
     from fedse.runs.folder import RunFolder
     from fedse.types import Adapter
@@ -59,7 +61,7 @@ def export(
         raise BadInput("--round goes with an adapter or a merged model: a buffer holds the experience of all rounds.")
     if what is What.EXPERIENCE:
         written = _experience(folder, target, client)
-        typer.echo(f"Wrote {target}: {written} trajectories")
+        say(f"Wrote {target}: {written} trajectories")
     else:
         number = (folder.last_round() or 0) if round_number is None else round_number
         adapter = _adapter(folder, number, client)
@@ -76,7 +78,7 @@ def export(
                 if not hasattr(model, "save_merged"):
                     raise BadInput(f"{run} has no language model to merge into: export the adapter instead.")
                 model.save_merged(adapter, made)
-        typer.echo(f"Wrote {target}")
+        say(f"Wrote {target}")
 
 
 def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:

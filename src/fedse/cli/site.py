@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fedse.cli import interrupts
+from fedse.cli.console import say
 
 app = typer.Typer(no_args_is_help=True, help="One participant of a federation over several machines.")
 
@@ -25,9 +26,9 @@ def init(
     from fedse.apps.site_folder import make_site
 
     made = make_site(kit, folder or Path(kit.resolve().name), experiment)
-    typer.echo(f"Site: {made}   (fedse site run {made})")
+    say(f"Site: {made}   (fedse site run {made})")
     if kit.exists():
-        typer.echo(f"{kit} could not be deleted: delete it, it holds the site's secret key.")
+        say(f"{kit} could not be deleted: delete it, it holds the site's secret key.")
 
 
 @app.command("run")
@@ -42,12 +43,12 @@ def run(
     from fedse.apps.private import private
     from fedse.apps.site import only_one, run_site
 
-    def say(text: str) -> None:
-        typer.echo(f"{time.strftime('%H:%M:%S')} {text}")
+    def tell(text: str) -> None:
+        say(f"{time.strftime('%H:%M:%S')} {text}")
 
     loaded = load_site(file / "site.yaml" if file.is_dir() else file)
     try:
         with interrupts.tidy_when_terminated(), private(loaded.options.folder), only_one(loaded):
-            run_site(loaded, say)
+            run_site(loaded, tell)
     except KeyboardInterrupt:
         raise typer.Exit(interrupts.CODE) from None

@@ -33,6 +33,6 @@ class Uniform:
         """The world's training tasks, the ones to explore first."""
         del past
         place = self.site.places[label]
-        training = place.world.tasks("train")
+        training = place.tasks("train")
         order = generator(self.site.seed, place.origin.client, round, place.origin.label, "explore")
         return [training[index] for index in order.permutation(len(training))]

@@ -57,11 +57,20 @@ class Answers:
 class Exchange:
     """Remembers from round to round who is still busy and who has gone."""
 
-    def __init__(self, engine: Engine, options: ParticipationOptions, seed: int, tracker: Tracker) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        options: ParticipationOptions,
+        seed: int,
+        tracker: Tracker,
+        failed: Callable[[ClientFailure], None] = lambda _: None,
+    ) -> None:
+        """`failed` hears of every client that says it could not do its task, and may raise."""
         self.engine = engine
         self.options = options
         self.seed = seed
         self.tracker = tracker
+        self._failed = failed
         self._busy: dict[str, str] = {}
         self._gone: set[str] = set()
         self._absence = Absence(engine, 60 * options.absent_minutes)
@@ -116,6 +125,7 @@ class Exchange:
                 told = time.monotonic()
                 if isinstance(reply, ClientFailure):
                     answers.absent[reply.client] = reply.kind
+                    self._failed(reply)
                 elif (kept := arrived(reply)) is not None:
                     answers.updates[reply.client] = kept
                 else:

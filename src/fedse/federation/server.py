@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save
 from fedse.adapters.files import read_adapter, write_adapter
 from fedse.adapters.packing import pack
 from fedse.clients.kept import kept
-from fedse.errors import RunConflict, Stopped, TooManyErrors
+from fedse.errors import RunConflict, Stopped, TooManyErrors, WorldBroke
 from fedse.evaluation.metrics import row, summarise
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import Exchange, ParticipationOptions
@@ -29,7 +29,7 @@ from fedse.plugins import PluginOptions
 from fedse.protocols import Aggregator, Engine, Tracker
 from fedse.runs.folder import RunFolder
 from fedse.stopwatch import during
-from fedse.types import Adapter, ClientUpdate, RoundReport, RoundTask, ServerState, Split
+from fedse.types import Adapter, ClientFailure, ClientUpdate, RoundReport, RoundTask, ServerState, Split
 
 
 class LimitOptions(PluginOptions):
@@ -70,7 +70,7 @@ class Server:
         self.limits = limits
         self.tracker = tracker
         self.shares = shares
-        self.exchange = Exchange(engine, participation or ParticipationOptions(), seed, tracker)
+        self.exchange = Exchange(engine, participation or ParticipationOptions(), seed, tracker, self._client_failed)
         self._noted: dict[str, set[str]] | None = None
 
     def federate(self, rounds: int, begin: Callable[[], Adapter], deadline: float | None = None) -> ServerState:
@@ -142,6 +142,15 @@ class Server:
             "warning", kind="left_out", client=update.client, round=update.round, message=f"left out: {message}"
         )
         return False
+
+    def _client_failed(self, failure: ClientFailure) -> None:
+        """A world that cannot even be played is as bad as one in which every episode breaks."""
+        if failure.kind == WorldBroke.__name__ and self.limits.broken == "stop":
+            raise TooManyErrors(
+                f"client '{failure.client}' could not do {failure.task}, because a world of its own broke (what it said "
+                "stands above, or in the site's log): mend the world, or set `limits.broken: leave_out`; the same command "
+                "repeats the round."
+            )
 
     def evaluate(self, number: int, split: Split, world: str = "") -> dict[str, Any]:
         """Play the adapter after round `number` on a split at the clients, and store the result. Nothing is learned."""
