@@ -84,7 +84,7 @@ def test_a_value_of_a_worlds_option_is_checked_under_its_own_path(tmp_path: Path
         ("exploration: 3", "exploration: input should be a valid dictionary"),
         ("filter: 3", "filter: expected the name of a filter or a mapping with 'name', got 3."),
         ("filter: {name: 3}", "filter: expected the name of a filter"),
-        ("filter: {name: threshold, score: .nan}", "filter.score: input should be greater than or equal to 0"),
+        ("filter: {name: threshold, score: .nan}", "not valid YAML (.nan is not a finite number)"),
         ("filter: treshold", "filter: unknown filter 'treshold': did you mean 'threshold'? Known: best_of_task, none"),
         ("filter: '.x:Y'", "filter: unknown filter '.x:Y'"),
         ("rounds: 2020-13-45", "not valid YAML (a value cannot be read: month must be in 1..12)"),
@@ -191,9 +191,9 @@ def test_settings_reach_nested_keys_bare_slots_and_list_positions(tmp_path: Path
     [
         ("rounds", "expected KEY=VALUE"),
         ("=3", "expected KEY=VALUE"),
-        ("rounds=[1", "'[1' is not a YAML value."),
-        ("rounds=2020-13-45", "is not a YAML value."),
-        ("rounds=!!python/name:os.system", "is not a YAML value."),
+        ("rounds=[1", "'[1' is not a YAML value"),
+        ("rounds=2020-13-45", "is not a YAML value"),
+        ("rounds=!!python/name:os.system", "is not a YAML value"),
         ("rounds=true", "rounds: input should be a valid integer, got True."),
         ("clients.one.worlds.1=maze", "'1' must be a position from 0 to 0."),
         ("clients.one.worlds.-1=maze", "'-1' must be a position from 0 to 0."),
@@ -218,7 +218,7 @@ def test_a_setting_below_a_plain_value_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "added", ["", "filter: {name: threshold, score: .inf}\n", "name_is_number", "seed: 123456789\n"]
+    "added", ["", "filter: {name: threshold, score: 1e300}\n", "name_is_number", "seed: 123456789\n"]
 )
 def test_a_resolved_experiment_reads_back_as_itself(tmp_path: Path, added: str) -> None:
     text = BASE + added

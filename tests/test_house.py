@@ -18,8 +18,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedse"
 
 # A module sees only the lines above its own, and its own room.
 LAYERS = [
-    {"__init__", "types", "errors", "seeds", "stopwatch"},
-    {"protocols", "promises", "atomic"},
+    {"__init__", "types", "errors", "seeds", "stopwatch", "visible"},
+    {"protocols", "promises", "atomic", "strict_json", "strict_yaml", "database"},
     {"plugins"},
     {"adapters"},
     {"worlds", "models", "experience", "runs", "privacy"},
@@ -31,7 +31,7 @@ LAYERS = [
     {"engines"},
     {"experiment_file", "methods", "parts"},
     {"experiment_options"},
-    {"resuming"},
+    {"resuming", "known_before"},
     {"experiment"},
     {"sweeps", "apps"},
     {"cli"},

@@ -19,6 +19,10 @@ class UnknownName(BadInput):
     """No plug-in has this name."""
 
 
+class CannotImport(UnknownName):
+    """The module of a plug-in raises an error of its own when it is imported."""
+
+
 class MissingExtra(BadInput):
     """A library that this feature needs is not installed."""
 
@@ -52,6 +56,10 @@ class CannotPull(FedseError):
     """A model could not be fetched, or what came is not what it should be."""
 
 
+class WorldBroke(FedseError):
+    """A world raised an error or said something that a world may not say."""
+
+
 class TooManyErrors(FedseError):
     """Worlds broke more often than the experiment allows."""
 
@@ -60,12 +68,32 @@ class NothingTrained(FedseError):
     """No client sent an update that could be used although some tried."""
 
 
+class BadAggregate(FedseError):
+    """An aggregator made an adapter that can be neither stored nor broadcast."""
+
+
 class TooFewClients(FedseError):
     """Too few clients answered before the deadline of a round."""
 
 
 class TooMuchLeaves(FedseError):
     """An update is larger than the site lets out."""
+
+
+class OldRound(FedseError):
+    """A hub asks a site for a round before the one it answered last."""
+
+
+class OverBudget(FedseError):
+    """A hub asks a site for more than its operator allows."""
+
+
+class UnreadableTask(FedseError):
+    """What came to a site is not a task that it could do."""
+
+
+class Unsealed(FedseError):
+    """A task is not signed with the hub's own key, or was meant for another site."""
 
 
 class TooLate(FedseError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -24,11 +24,13 @@ from fedse.experiment_file import differences
 from fedse.experiment_options import Experiment, load_experiment
 from fedse.federation.server import Server
 from fedse.federation.sites import Household, Sites
+from fedse.federation.wholeness import check, restore
+from fedse.known_before import expected_of, names_of
 from fedse.parts import MakePlayers, Parts, check_start, make_players, make_worlds, shared_players
 from fedse.plugins import build, is_inline
 from fedse.privacy.door import Door
 from fedse.probes.evaluation import Evaluation
-from fedse.protocols import Closes, DependsOnFiles, Engine, Tracker
+from fedse.protocols import Closes, DependsOnFiles, DependsOnNumbers, Engine, Tracker
 from fedse.resuming import check_start_files, check_worlds, conflict, has_begun, world_versions
 from fedse.rollouts.player import check_actions
 from fedse.rollouts.stepping import MakeWorld
@@ -69,6 +71,7 @@ def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> 
 
 def build_clients(experiment: Experiment, parts: Parts, run: RunFolder, only: str = "") -> list[Client]:
     """The clients of an experiment, or one of them."""
+    run.keep_clients_private()
     return [
         _build_client(experiment, parts, run.client_folder(name), name, origins)
         for name, origins in experiment.holdings().items()
@@ -102,7 +105,7 @@ def _build_client(
             EVALUATION: Evaluation(site, experiment.evaluation),
             **{label: build("probe", part, site) for label, part in experiment.labelled_probes().items()},
         },
-        door=Door(folder / "ledger.jsonl", experiment.sending),
+        door=Door(folder / "ledger.jsonl", experiment.sending, names_of(experiment, origins, tuple(origins))),
         **{slot: build(part.kind, part, site) for slot, part in experiment.client_slots().items()},
     )
 
@@ -191,6 +194,7 @@ def assemble(
         terms=experiment.terms(),
         plan=plan_of(aggregator),
         tracker=tracker,
+        expected=expected_of(experiment),
     )
     if parts is not None:
         clients = cache(lambda: build_clients(experiment, parts, run))
@@ -274,6 +278,21 @@ def prepare(
 ) -> Federation:
     """Everything up to the first round: what cannot work is found out before anything is written. The folder is held."""
     path = Path(runs) / experiment.name
+    folder = RunFolder(path)
+    folder.check_free()
+    # Before anything else: others may be about to begin the same run.
+    folder.lock()
+    try:
+        return _prepared(experiment, folder, trackers, make_engine)
+    except BaseException:
+        folder.unlock()
+        raise
+
+
+def _prepared(
+    experiment: Experiment, folder: RunFolder, trackers: Iterable[Tracker], make_engine: MakeEngine | None
+) -> Federation:
+    path = folder.path
     if reason := conflict(path, experiment):
         raise RunConflict(reason)
     parts = None if make_engine else build_parts(experiment)
@@ -288,18 +307,28 @@ def prepare(
         check_start_files(path, start)
     worlds = {} if parts is None else world_versions(parts)
     check_worlds(path, worlds)
-    folder = RunFolder.create(path, experiment.to_yaml(), experiment.digest(), start, worlds)
-    folder.lock()
-    try:
-        if folder.manifest()["experiment"] != experiment.digest():
-            folder.replace_experiment(experiment.to_yaml(), experiment.digest())
-        federation = assemble(experiment, parts, folder, trackers, make_engine)
-    except BaseException:
-        folder.unlock()
-        raise
-    for warning in warnings:
+    folder.begin(experiment.to_yaml(), experiment.digest(), start, worlds)
+    warnings += restore(folder)
+    if folder.manifest()["experiment"] != experiment.digest():
+        folder.replace_experiment(experiment.to_yaml(), experiment.digest())
+    federation = assemble(experiment, parts, folder, trackers, make_engine)
+    for warning in [*warnings, *_advice(federation)]:
         federation.server.tracker.record("warning", **warning)
     return federation
+
+
+def _advice(federation: Federation) -> Iterator[Mapping[str, Any]]:
+    """What the aggregator has to say about the number of clients that send something in a round."""
+    experiment, aggregator = federation.experiment, federation.server.aggregator
+    learning = [
+        name
+        for name, origins in experiment.holdings().items()
+        if all(experiment.clients[origin.client].learns for origin in origins.values())
+    ]
+    sending = min(len(learning), len(federation.server.exchange.invited(1)))
+    shared = experiment.rounds_to_play > 0 and experiment.sharing == "all"
+    if shared and isinstance(aggregator, DependsOnNumbers) and (message := aggregator.advice(sending)):
+        yield {"kind": "aggregator", "message": message}
 
 
 def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Sequence[str] = ()) -> Federation:
@@ -317,7 +346,12 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Seque
     parts = build_parts(experiment)
     check_worlds(folder.path, world_versions(parts))
     folder.lock()
-    return assemble(experiment, parts, folder, trackers)
+    try:
+        check(folder)
+        return assemble(experiment, parts, folder, trackers)
+    except BaseException:
+        folder.unlock()
+        raise
 
 
 def stored_experiment(folder: RunFolder) -> Experiment:

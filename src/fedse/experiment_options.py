@@ -16,7 +16,7 @@ from fedse.clients.personal import PersonalOptions
 from fedse.clients.site import ExplorationOptions, Origin
 from fedse.errors import BadInput
 from fedse.experience.buffer import BufferOptions
-from fedse.experiment_file import KeyPath, explain, override, read_yaml, to_yaml
+from fedse.experiment_file import explain, override
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import ParticipationOptions
 from fedse.federation.server import LimitOptions
@@ -24,6 +24,7 @@ from fedse.methods import Method, Sharing, expand
 from fedse.plugins import STORED, ClientSlot, Part, PartOf, PluginOptions, capability, resolve
 from fedse.privacy.door import SendingOptions
 from fedse.probes.evaluation import EvaluationOptions
+from fedse.strict_yaml import KeyPath, read_yaml, to_yaml
 
 POOLED = "pooled"
 """Name of the client that holds the worlds of all the others."""
@@ -147,6 +148,11 @@ class Experiment(PluginOptions):
         if len({*labels, EVALUATION}) <= len(self.probes) or not all(label.isidentifier() for label in labels):
             raise ValueError(f"probes need names of their own, which are words: {', '.join(labels)}")
         taking_part = self.participation
+        asked = taking_part.asked(len(self.clients))
+        if not self.pooled and taking_part.least > asked:
+            raise ValueError(
+                f"`participation.least` is {taking_part.least}, and {asked} clients are asked in a round: choose less"
+            )
         everybody = taking_part.share == taking_part.quorum == 1 and taking_part.deadline_minutes is None
         if self.learning and self.sharing == "none" and not everybody:
             raise ValueError(

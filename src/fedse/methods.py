@@ -48,7 +48,7 @@ def expand(content: Mapping[str, Any]) -> dict[str, Any]:
     word = content.get("method")
     if word is None:
         return {**content, "method": _word_of(content)}
-    if word not in METHODS:
+    if not isinstance(word, str) or word not in METHODS:
         return dict(content)  # Named as unknown by whoever checks the key.
     meaning = METHODS[word]
     for key, value in meaning.items():

@@ -9,10 +9,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedse.errors import BadInput
+from fedse.errors import BadInput, FedseError
 from fedse.plugins import Part, build
 from fedse.protocols import CanBeChecked, Model, Policy, Start
 from fedse.rollouts.stepping import MakeWorld
+from fedse.worlds.answers import BREAKING, reason
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,13 @@ def make_worlds(client: str, worlds: Mapping[str, Part], alike: dict[str, MakeWo
                 alike[written]()
             except ValidationError as error:
                 raise BadInput(f"clients.{client}.worlds.{position}: {error.errors()[0]['msg']}") from error
+            except FedseError:
+                raise
+            except BREAKING as error:
+                raise BadInput(
+                    f"clients.{client}.worlds.{position}: the world '{part.name}' could not be made ({reason(error)}): "
+                    f"try it with `fedse worlds check {part.name}`."
+                ) from error
         makers[label] = alike[written]
     return makers
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import traceback
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
 from functools import cache
@@ -29,7 +30,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from fedse import protocols
-from fedse.errors import UnknownName
+from fedse.errors import CannotImport, FedseError, UnknownName
+from fedse.visible import short
 
 KNOWN: dict[str, dict[str, str]] = {
     "world": {
@@ -146,7 +148,12 @@ class PluginOptions(BaseModel):
     """What an experiment file may set: no unknown keys, no change after it was read."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, ser_json_inf_nan="constants"
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        ser_json_inf_nan="constants",
     )
     operational: ClassVar[frozenset[str]] = frozenset()
     """Options that say where, how fast or how long, and change no bit of a result: a run may go on with other values."""
@@ -190,29 +197,51 @@ def resolve(kind: str, name: str) -> type[Any]:
         return _fitting(kind, name, _INLINE[path])
     module_name, _, class_name = path.partition(":")
     if not class_name or not all(piece.isidentifier() for piece in module_name.split(".")):
-        here = kind in BY_PATH and "/" not in name and Path(name).exists()
+        here = kind in BY_PATH and "/" not in name and _exists(name)
         folder = f"for the folder of this name write './{name}'. " if here else ""
         raise UnknownName(
-            f"unknown {kind} '{name}': {folder or nearest(name, known(kind))}"
+            f"unknown {kind} '{short(name)}': {folder or nearest(short(name), known(kind))}"
             f"Known: {', '.join(sorted(known(kind))) or 'none'}; a class of your own is given as 'package.module:Class'."
         )
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and not (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise
-        raise UnknownName(f"{kind} '{name}': there is no module '{error.name}' on the Python path.") from error
+            raise _cannot_import(kind, name, error) from error
+        raise UnknownName(
+            f"{kind} '{short(name)}': there is no module '{short(error.name)}' on the Python path."
+        ) from error
+    except FedseError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _cannot_import(kind, name, error) from error
     if not hasattr(module, class_name):
-        raise UnknownName(f"{kind} '{name}': module '{module_name}' has no class '{class_name}'.")
+        raise UnknownName(f"{kind} '{short(name)}': module '{short(module_name)}' has no class '{short(class_name)}'.")
     found = getattr(module, class_name)
     if not isinstance(found, type):
-        raise UnknownName(f"{kind} '{name}': '{class_name}' is not a class.")
+        raise UnknownName(f"{kind} '{short(name)}': '{short(class_name)}' is not a class.")
     return _fitting(kind, name, found)
+
+
+def _exists(name: str) -> bool:
+    """False also for what no file can be called."""
+    try:
+        return Path(name).exists()
+    except OSError:
+        return False
+
+
+def _cannot_import(kind: str, name: str, error: BaseException) -> CannotImport:
+    said = short(f"{type(error).__name__}: {error}", 300)
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    return CannotImport(
+        f"{kind} '{short(name)}': its module fails when it is imported ({said}, at {at.filename}, line {at.lineno})."
+    )
 
 
 def _fitting(kind: str, name: str, found: type[Any]) -> type[Any]:
     if missing := [duty for duty in duties(kind) if not hasattr(found, duty)]:
-        raise UnknownName(f"{kind} '{name}': the class has no method '{missing[0]}', which every {kind} needs.")
+        raise UnknownName(f"{kind} '{short(name)}': the class has no method '{missing[0]}', which every {kind} needs.")
     return found
 
 

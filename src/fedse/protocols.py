@@ -139,7 +139,8 @@ class Policy(Protocol):
 
 
 class Start(Protocol):
-    """What a client's buffer begins with. One that gives nothing, ever, says so with `empty = True`."""
+    """What a client's buffer begins with. One that gives nothing, ever, says so with `empty = True`; one that gives a world
+    no more trajectories than an option of its own says names that option in `bounded_by`."""
 
     def trajectories(self, client: str, label: str, world: Any, chat: Chat, seed: int) -> list[Trajectory]: ...
 
@@ -196,7 +197,8 @@ class Curriculum(Protocol):
     """Chooses what a client explores: which tasks, how many attempts, how hot. Built with the client's `Site`.
 
     It may ask for episodes of its own on the way, with `played = yield Play(adapter, episodes)`; one that does not is a
-    generator all the same. What it plans may depend on seed, round and past alone, so that a repeated round is the same.
+    generator all the same. What it plans may depend on seed, round and past alone, so that a repeated round is the same. One
+    that never plans more than `exploration` says for each world says so with `keeps_to_exploration = True`.
     """
 
     def plan(self, task: RoundTask, past: Past) -> Planned: ...
@@ -227,7 +229,8 @@ class Shares(Protocol):
     """A plug-in of a client that tells numbers to those of other clients. The server hands out the mean of them."""
 
     shares: str
-    """The name under which it shares; a word like `bandit`."""
+    """The name under which it shares; a word like `bandit`. The class names its tensors too, in an attribute
+    `gives = frozenset({"counts"})`: other names do not leave a site, since they could hold text."""
 
     def give(self, round: int) -> Tensors:
         """What leaves at the end of a round: float32 tensors under words like `counts`."""
@@ -247,7 +250,8 @@ class Filter(Protocol):
 class Learner(Protocol):
     """Fits an adapter to trajectories, starting from the broadcast one, with a fresh optimiser.
 
-    Tensors in `start.frozen` come back as they were.
+    Tensors in `start.frozen` come back as they were. Metrics beyond the usual ones (`privacy.names.METRICS`) have to be
+    named in an attribute `metrics` of the class; all others leave as `other`.
     """
 
     def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Learned | None:
@@ -285,13 +289,22 @@ class StoredUpdate(Protocol):
 class Aggregator(Protocol):
     """Makes the next state from the updates of a round, which come sorted by client name.
 
-    It may have a `plan` (`adapters.plan.TensorPlan`) that says which factors clients train and send, and `promises`
+    It may have a `plan` (`adapters.plan`) that says which factors clients train and send, and `promises`
     (`aggregators.rule`) that `fedse aggregators check` tries.
     """
 
     def aggregate(
         self, state: ServerState, updates: Sequence[StoredUpdate]
     ) -> tuple[ServerState, Mapping[str, float]]: ...
+
+
+@runtime_checkable
+class DependsOnNumbers(Protocol):
+    """An aggregator that does not do what it is for with too few clients."""
+
+    def advice(self, clients: int) -> str:
+        """A sentence for the user when so many take part in a round, or nothing."""
+        ...
 
 
 class Engine(Protocol):
@@ -324,6 +337,10 @@ class KnowsWhoIsThere(Protocol):
 
     def present(self) -> Sequence[str]:
         """The clients that can be reached now."""
+        ...
+
+    def give_up(self, client: str) -> None:
+        """Forget what a client was sent: it is not brought again, and its answer is not waited for."""
         ...
 
 

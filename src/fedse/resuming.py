@@ -11,6 +11,7 @@ from fedse.experiment_file import differences
 from fedse.experiment_options import Experiment, load_experiment
 from fedse.parts import Parts
 from fedse.runs.folder import RunFolder
+from fedse.worlds.answers import BREAKING
 
 
 def has_begun(path: Path) -> bool:
@@ -37,12 +38,16 @@ def conflict(path: Path, experiment: Experiment) -> str:
 
 
 def world_versions(parts: Parts) -> dict[str, str]:
-    """What every world of an experiment says of itself: a changed version, or changed rules, make other results."""
+    """What every world of an experiment says of itself: a changed version, or changed rules, make other results. One that
+    breaks when it is asked says nothing; its episodes will be errors."""
     found = {}
     for client, makers in parts.worlds.items():
         for label, make in makers.items():
             world = make()
-            rules = hashlib.sha256(world.rules.encode()).hexdigest()[:8]
+            try:
+                rules = hashlib.sha256(world.rules.encode()).hexdigest()[:8]
+            except BREAKING:
+                continue
             found[f"{client}/{label}"] = f"{world.name} version {getattr(world, 'version', 0)}, rules {rules}"
     return found
 

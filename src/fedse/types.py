@@ -21,6 +21,8 @@ Shared = Mapping[str, Tensors]
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
+NAME_LENGTH = 64
+"""Of a name under which a number may leave a site."""
 
 
 class Outcome(StrEnum):
@@ -282,7 +284,7 @@ class ClientUpdate:
         names += [*self.probes, *self.shared, *(name for given in self.shared.values() for name in given)]
         for name in names:
             # A name in code, never a sentence of a conversation.
-            if not (name.isidentifier() and len(name) <= 64):
+            if not (name.isidentifier() and len(name) <= NAME_LENGTH):
                 raise ValueError(f"an update may carry numbers under names like 'loss' only, not {name!r}")
         for value in [*self.counts.values(), *self.metrics.values()]:
             if not isinstance(value, (int, float)):
@@ -325,7 +327,7 @@ class ClientFailure:
     kind: str
 
     def __post_init__(self) -> None:
-        if not (self.kind.isidentifier() and len(self.kind) <= 64):
+        if not (self.kind.isidentifier() and len(self.kind) <= NAME_LENGTH):
             raise ValueError(f"a failure carries a name like 'ValueError' only, not {self.kind!r}")
 
 

@@ -190,3 +190,18 @@ def test_nesterovs_step_is_torchs() -> None:
         state, _ = ahead.aggregate(state, sent)
         np.testing.assert_allclose(pack(state.adapter), held.detach().numpy(), atol=1e-4)
     assert all(finding.passed for finding in check_aggregator(lambda: FedAvgM(nesterov=True)))
+
+
+@pytest.mark.parametrize(("clients", "share"), [(4, "0.25"), (3, "0.34"), (2, None), (1, None)])
+def test_a_trimmed_mean_that_trims_nobody_says_so_and_what_would_help(clients: int, share: str | None) -> None:
+    said = TrimmedMean().advice(clients)
+    assert f"leaves out nobody of {clients} clients" in said
+    assert (f"set aggregator.share to {share} or more" if share else "take `median`") in said
+    if share:
+        assert TrimmedMean(share=float(share)).advice(clients) == ""
+
+
+def test_a_trimmed_mean_tells_how_many_it_left_out() -> None:
+    assert TrimmedMean().advice(5) == "" and TrimmedMean(share=0.0).advice(4) == ""
+    for clients, out in ((4, 0.0), (5, 1.0), (10, 2.0)):
+        assert TrimmedMean().aggregate(STATE, updates(drawn(clients)))[1] == {"trimmed": out}

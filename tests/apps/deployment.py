@@ -52,6 +52,8 @@ class Deployment:
         self.runs = folder / "runs"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         line = ["hub", "init", str(self.hub), "--address", f"127.0.0.1:{self.public}", "--port", str(self.port)]
+        if "--fence" not in more:
+            line += ["--no-fence"]
         self.init = self.fedse(*line, *more, *[word for site in sites for word in ("--site", site)])
         for site in sites:
             shutil.copyfile(self.experiment, self.kit(site) / "experiment.yaml")
@@ -95,6 +97,12 @@ class Deployment:
         line = ["hub", "run", str(self.experiment), "--hub", str(self.hub), "--runs", str(self.runs)]
         return self._start("hub", line, "")
 
+    def open_hub(self) -> subprocess.Popen[bytes]:
+        """Without a run."""
+        process = self._start("hub", ["hub", "open", "--hub", str(self.hub)], "")
+        wait_for(lambda: "the hub is open" in self.log("hub"), 180, "the hub")
+        return process
+
     def _start(self, name: str, words: list[str], site: str) -> subprocess.Popen[bytes]:
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
@@ -114,6 +122,17 @@ class Deployment:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+    def children(self, name: str, word: str) -> list[int]:
+        """Processes that the process has started itself, with this word in their command."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                # The name in parentheses may hold anything; the parent is the second field after it.
+                parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                if parent == self._running[name].pid and word in (folder / "cmdline").read_text():
+                    found.append(int(folder.name))
+        return found
 
     def kill_alone(self, name: str) -> None:
         """The process itself; what it has started must notice."""

@@ -6,6 +6,9 @@ import json
 import os
 import re
 import shutil
+import signal
+import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -18,10 +21,11 @@ from deployment import Deployment, Recorder, free_port, wait_for
 from held_worlds import SECRET, options
 
 import fedse
+from fedse.apps.fence import find_nginx
 from fedse.engines.flower.quiet import environment as environment_of
 from fedse.experience.buffer import read_file
 from fedse.experiment import Experiment
-from fedse.experiment_file import to_yaml
+from fedse.strict_yaml import to_yaml
 
 pytest.importorskip("flwr")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -69,6 +73,10 @@ def test_sites_and_hub_are_killed_and_the_adapter_is_that_of_the_local_engine(
         d.start_site("west")
         wait_for(lambda: len(d.reports("held")) >= 1, 180, "round 1")
 
+        # As the OOM killer would. The hub goes on by itself.
+        os.kill(json.loads((d.hub / "flower/outcome.json").read_text())["pid"], signal.SIGKILL)
+        wait_for(lambda: "has ended without a result. Going on" in d.log("hub"), 30, "the hub to notice")
+
         data = d.kit("north") / "data"
         wait_for(lambda: any(line["task"] == "train-0002" for line in ledger(data)), 180, "north's second update")
         d.kill("north")  # The ledger is written when the update is ready to be sent.
@@ -79,6 +87,10 @@ def test_sites_and_hub_are_killed_and_the_adapter_is_that_of_the_local_engine(
         time.sleep(1)
         done = len(d.reports("held"))
         hub = d.start_hub()
+        wait_for(lambda: "Going on after round" in d.log("hub"), 180, "the run to go on")
+        (server,) = d.children("hub", "superlink")
+        os.kill(server, signal.SIGKILL)
+        wait_for(lambda: "Flower's server has ended (code -9). Going on" in d.log("hub"), 30, "the hub to notice")
         assert hub.wait(timeout=300) == 0
         assert d.adapter() == local.adapter.digest()
         assert "Going on after round" in d.log("hub") and 2 <= done < 4
@@ -107,6 +119,11 @@ def check_wire(recorder: Recorder, d: Deployment) -> None:
     for text in (SECRET, "patient", "rare disease", "move up", "Thought:", "I have seen this"):
         assert text.encode() not in sent, text
         assert text.encode("utf-16-le") not in sent
+    # Nothing of the hub's own files either.
+    asked = bytes(recorder.from_hub)
+    assert asked.count(b'"layout"') >= 12
+    for path in (d.runs, d.runs.parent):
+        assert str(path).encode() not in asked
 
 
 def test_a_site_that_is_killed_between_announcing_and_sending_its_update_does_not_stop_the_hub(
@@ -135,6 +152,29 @@ def test_a_site_that_is_killed_between_announcing_and_sending_its_update_does_no
         assert d.adapter() == local.adapter.digest()
 
 
+@pytest.mark.torture
+def test_a_server_that_is_stopped_for_a_minute_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is there all the time, and so is its port; it says nothing."""
+    content = options()
+    content.update(rounds=2, clients={"east": content["clients"]["east"]})
+    (tmp_path / "none").mkdir()
+    monkeypatch.setenv("FEDSE_TEST_FLAGS", str(tmp_path / "none"))
+    monkeypatch.setenv("FEDSE_TEST_SITE", "")
+    local = fedse.run(Experiment(**content), tmp_path / "local")
+    with Deployment(tmp_path / "d", to_yaml(content), ["east"]) as d:
+        d.hold("exploring-east")
+        hub = d.start_hub()
+        d.start_site("east")
+        d.wait_held("exploring-east")
+        (server,) = d.children("hub", "superlink")
+        os.kill(server, signal.SIGSTOP)
+        wait_for(lambda: "Flower's server has not answered for" in d.log("hub"), 30, "the hub to notice")
+        wait_for(lambda: "Going on after the last complete round" in d.log("hub"), 60, "the hub to act")
+        d.release("exploring-east")
+        assert hub.wait(timeout=300) == 0
+        assert d.adapter() == local.adapter.digest()
+
+
 def test_without_tls_and_keys_sites_say_who_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hub made with --insecure: the same adapter, also when a site comes back as another node."""
     content = options()
@@ -158,10 +198,48 @@ def test_without_tls_and_keys_sites_say_who_they_are(tmp_path: Path, monkeypatch
         assert "WARNING: this hub is INSECURE" in d.log("hub") and "WARNING: this site is INSECURE" in d.log("east")
 
 
+def test_keys_are_revoked_and_replaced_and_certificates_renewed_while_the_hub_is_open(tmp_path: Path) -> None:
+    content = options()
+    content.update(clients={"east": content["clients"]["east"]})
+    public = free_port() if find_nginx() else None
+    more = ["--fence"] if public else []
+    with Deployment(tmp_path / "d", to_yaml(content), ["east"], public, *more) as d:
+
+        def connected(kit: Path) -> bool:
+            log = kit / "data/supernode.log"
+            return log.exists() and b"SuperNode ID" in log.read_bytes()
+
+        d.open_hub()
+        first = shutil.copytree(d.kit("east"), d.folder / "first")
+        site = d.start_site("east", first / "site.yaml", "first")
+        wait_for(lambda: connected(first), 180, "the site")
+        assert "is refused from now on" in d.fedse("hub", "revoke", "east")
+        assert not d.kit("east").exists()
+        d.fedse("hub", "init", str(d.hub), "--site", "east")
+        (d.kit("east") / "experiment.yaml").write_text(to_yaml(content))
+        d.start_site("east")
+        assert site.wait(timeout=180) == 1
+        assert "refuses the key" in d.log("first")
+        wait_for(lambda: connected(d.kit("east")), 180, "the site with its new key")
+        if public:
+            before = ssl.get_server_certificate(("127.0.0.1", public))
+            assert "The certificates are valid until" in d.fedse("hub", "renew")
+            trusting = ssl.create_default_context(cafile=str(first / "ca.crt"))
+            wait_for(lambda: shown(public, trusting) != before, 10, "the new certificate")
+
+
+def shown(port: int, context: ssl.SSLContext) -> str:
+    """The certificate that is shown to somebody with this trust."""
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as line,
+    ):
+        return ssl.DER_cert_to_PEM_cert(line.getpeercert(binary_form=True) or b"")
+
+
 @pytest.fixture
 def fence(tmp_path: Path) -> Iterator[tuple[Deployment, bool]]:
     """A hub behind a real nginx where there is one."""
-    nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
     clients = {name: {"worlds": [{"name": "maze", "mode": "original"}]} for name in ("good", "slow", "raising")}
     clients["broken"] = {"worlds": [{"name": "held_worlds:BrokenMaze", "mode": "original"}]}
     clients["slow"] = {"worlds": [{"name": "held_worlds:HeldMaze", "mode": "original"}]}
@@ -175,16 +253,10 @@ def fence(tmp_path: Path) -> Iterator[tuple[Deployment, bool]]:
         evaluation={"tasks": 2, "between": 0, "test_tasks": 0},
         limits={"broken": "leave_out"},
     )
-    public = free_port() if nginx else None
-    with Deployment(tmp_path / "d", to_yaml(experiment), sorted(clients), public) as d:
-        proxy = None
-        if nginx:
-            line = [nginx, "-p", str(d.hub), "-c", str(d.hub / "nginx.conf"), "-g", "daemon off;"]
-            proxy = subprocess.Popen(line)
-        yield d, proxy is not None
-        if proxy:
-            proxy.terminate()
-            proxy.wait(timeout=10)
+    public = free_port() if find_nginx() else None
+    more = ["--fence"] if public else []
+    with Deployment(tmp_path / "d", to_yaml(experiment), sorted(clients), public, *more) as d:
+        yield d, public is not None
 
 
 def test_slow_broken_and_foreign_sites_and_the_fence(fence: tuple[Deployment, bool], tmp_path: Path) -> None:

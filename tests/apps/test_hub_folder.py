@@ -23,6 +23,7 @@ from fedse.apps.site import Refused, wait_for_hub
 from fedse.apps.site_file import load_site
 from fedse.apps.worker import Worker
 from fedse.cli import app
+from fedse.engines.flower.seal import Seal
 from fedse.engines.flower.wire import Parcel, pack_task
 from fedse.errors import BadInput
 from fedse.experiment import build_parts, load_experiment
@@ -59,15 +60,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def kit(made: Path, tmp_path: Path) -> Path:
     shutil.copytree(made / "sites/east", tmp_path / "east")
+    shutil.copyfile(made / "certificates/seal.key", tmp_path / "seal.key")
     (tmp_path / "east/experiment.yaml").write_text(EXPERIMENT)
     return tmp_path / "east"
 
 
 def test_secrets_are_readable_by_their_owner_only(made: Path) -> None:
-    secrets = [made / "certificates/ca.key", made / "certificates/server.key", *made.glob("sites/*/site.key")]
-    assert len(secrets) == 4
+    secrets = [*(made / "certificates").glob("*.key"), *made.glob("sites/*/site.key")]
+    assert len(secrets) == 5
     assert {stat.S_IMODE(path.stat().st_mode) for path in secrets} == {0o600}
-    assert not list(made.glob("sites/*/ca.key")) and not list(made.glob("keys/*.key"))
+    assert (
+        not list(made.glob("sites/*/ca.key"))
+        and not list(made.glob("sites/*/seal.key"))
+        and not list(made.glob("keys/*.key"))
+    )
 
 
 def test_openssl_and_ssh_read_what_was_made(made: Path) -> None:
@@ -92,6 +98,44 @@ def test_adding_a_site_leaves_everything_else_as_it_was(tmp_path: Path) -> None:
     assert code == 0 and "north" in said
     assert all(path.read_bytes() == content for path, content in before.items())
     assert HubFolder.existing(folder).sites() == ["east", "north"]
+
+
+def test_a_revoked_key_is_kept_apart_and_a_new_one_can_be_made_under_the_name(tmp_path: Path) -> None:
+    folder = tmp_path / "hub"
+    fedse("hub", "init", str(folder), "--site", "east", "--site", "west", "--address", "hub.example:8443")
+    old = (folder / "keys/west.pub").read_bytes()
+    code, said = fedse("hub", "revoke", "west", "--hub", str(folder))
+    assert code == 0 and "when the hub is opened" in said.replace("\n", " ")
+    assert HubFolder.existing(folder).sites() == ["east"] and not (folder / "sites/west").exists()
+    assert [path.read_bytes() for path in (folder / "revoked").iterdir()] == [old]
+    code, said = fedse("hub", "revoke", "west", "--hub", str(folder))
+    assert code == 2 and "has no site 'west': it has east" in said.replace("\n", " ")
+    # What was given when the hub was made need not be given again.
+    code, said = fedse("hub", "init", str(folder), "--site", "west")
+    assert code == 0 and (folder / "keys/west.pub").read_bytes() != old and (folder / "sites/west/site.key").exists()
+
+
+def test_renewed_certificates_are_those_of_the_same_authority(tmp_path: Path) -> None:
+    from cryptography import x509
+
+    folder = tmp_path / "hub"
+    fedse("hub", "init", str(folder), "--site", "east", "--address", "hub.example:8443")
+    names = ["ca.crt", "server.crt"]
+    old = [x509.load_pem_x509_certificate((folder / "certificates" / name).read_bytes()) for name in names]
+    code, said = fedse("hub", "renew", "--hub", str(folder))
+    assert code == 0 and "valid until" in said
+    new = [x509.load_pem_x509_certificate((folder / "certificates" / name).read_bytes()) for name in names]
+    assert [before.serial_number != after.serial_number for before, after in zip(old, new, strict=True)] == [True, True]
+    assert (folder / "sites/east/ca.crt").read_bytes() == (folder / "certificates/ca.crt").read_bytes()
+    new[1].verify_directly_issued_by(old[0])
+    old[1].verify_directly_issued_by(new[0])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "certificates/server.crt", folder / "certificates/server.key")
+
+
+def test_an_insecure_hub_has_nothing_to_revoke_or_renew(open_kit: Path) -> None:
+    hub = str(open_kit.parents[1])
+    assert fedse("hub", "revoke", "east", "--hub", hub)[0] == fedse("hub", "renew", "--hub", hub)[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -132,7 +176,7 @@ def test_protection_is_switched_off_by_name_only(made: Path, kit: Path, open_kit
     assert HubFolder.existing(hub).sites() == ["east"] and load_site(open_kit / "site.yaml").options.insecure
     assert not [path for path in hub.rglob("*") if path.suffix in {".key", ".crt", ".pub"}]
     fence = (hub / "nginx.conf").read_text()
-    assert "ssl" not in fence and "THIS HUB IS INSECURE" in fence and "location / { return 403; }" in fence
+    assert "ssl_" not in fence and "THIS HUB IS INSECURE" in fence and 'if ($route = "") { return 403; }' in fence
     code, said = fedse("hub", "init", str(hub), "--site", "west", "--address", "127.0.0.1:8443")
     assert code == 2 and "port 8000, insecure): give the same" in said.replace("\n", " ")
     code, said = fedse("hub", "init", str(made), "--site", "west", "--address", "hub.example:8443", "--insecure")
@@ -225,6 +269,7 @@ def test_a_site_may_name_its_own_worlds_cap_and_machine_without_changing_the_ter
     ("change", "sentence"),
     [
         (("key: site.key", "key: lost.key"), "key: there is no file"),
+        (("hub_key: hub.pub", ""), "`hub_key` is missing, the hub's public key: `fedse hub init` makes it"),
         (("name: east", "name: south"), "has no client 'south'"),
         (("hub: hub.example:8443", "hub: hub.example"), "site.yaml, line 3: hub"),
         (("key: site.key", "kye: site.key"), "did you mean 'key'"),
@@ -250,7 +295,7 @@ def task_of(kit: Path, **header: str) -> Parcel:
     adapter = Table(rows=64).initial_adapter(0)
     task = RoundTask(1, "train", pack(adapter), adapter.layout, adapter.config)
     parcel = pack_task(task, "east", site.experiment.name, site.terms)
-    return Parcel({**parcel.header, **header}, parcel.array)
+    return Seal.read(kit.parent / "seal.key")(Parcel({**parcel.header, **header}, parcel.array))
 
 
 def test_a_worker_does_only_what_its_own_file_says(kit: Path) -> None:
@@ -294,3 +339,30 @@ def test_the_sites_own_cap_holds(kit: Path) -> None:
     worker = Worker(load_site(kit / "site.yaml"), said.append)
     assert worker.answer(task_of(kit)).header == {"format": 2, "failure": "TooMuchLeaves"}
     assert "more than sending.max_megabytes = 0.0001 allows" in said[-1]
+
+
+def test_a_site_is_made_of_a_kit_and_an_experiment_and_gets_a_new_key_the_same_way(tmp_path: Path) -> None:
+    hub, experiment, site = tmp_path / "hub", tmp_path / "e.yaml", tmp_path / "east"
+    experiment.write_text(EXPERIMENT)
+    line = ["site", "init", str(hub / "sites/east"), str(site)]
+    code, said = fedse(*line)
+    assert code == 2 and "is no kit" in said.replace("\n", " ")
+    fedse("hub", "init", str(hub), "--site", "east", "--site", "west")
+    code, said = fedse(*line)
+    assert code == 2 and "give the file that the hub runs" in said.replace("\n", " ")
+    experiment.write_text(EXPERIMENT.replace("  east:", "  south:"))
+    assert fedse(*line, "--experiment", str(experiment))[0] == 2
+    # Whatever is refused leaves the kit and no half of a site.
+    assert not site.exists() and (hub / "sites/east/site.key").exists()
+    experiment.write_text(EXPERIMENT)
+    code, said = fedse(*line, "--experiment", str(experiment))
+    assert code == 0 and f"fedse site run {site}" in said.replace("\n", " ")
+    assert not (hub / "sites/east").exists() and load_site(site / "site.yaml").name == "east"
+    old = (site / "site.key").read_bytes()
+    (site / "data").mkdir()
+    code, said = fedse("site", "init", str(hub / "sites/west"), str(site))
+    assert code == 2 and "is a kit of 'west'" in said.replace("\n", " ") and (hub / "sites/west").exists()
+    fedse("hub", "revoke", "east", "--hub", str(hub))
+    fedse("hub", "init", str(hub), "--site", "east")
+    assert fedse(*line)[0] == 0 and (site / "site.key").read_bytes() != old and (site / "data").exists()
+    assert stat.S_IMODE((site / "site.key").stat().st_mode) == 0o600

@@ -1,10 +1,9 @@
-"""The ten commands of docs/deployment.md, as they stand there, and Flower's own command on the same hub."""
+"""The commands of docs/deployment.md, as they stand there, and Flower's own command on the same hub."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 from deployment import free_port, wait_for
 
 import fedse
+from fedse.apps.fence import find_nginx
 from fedse.runs.folder import RunFolder
 
 pytest.importorskip("flwr")
@@ -21,22 +21,26 @@ PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
 BLOCKS = dict(re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE.read_text(), re.MULTILINE | re.DOTALL))
 
 
-def test_the_page_keeps_its_promise_of_ten_commands() -> None:
-    assert len(BLOCKS["trial.sh"].splitlines()) == 10
+def test_the_page_keeps_its_promise_of_three_actions_on_each_side() -> None:
+    lines = BLOCKS["trial.sh"].splitlines()
+    assert [line.count("fedse hub ") for line in lines] == [0, 1, 0, 0, 1, 0]
+    assert [line.count("fedse site ") for line in lines] == [0, 0, 1, 1, 0, 0]
+    page = PAGE.read_text()
+    assert "apt-get install nginx-light" in page and "fedse[model,flower]" in page
 
 
-def script(nginx: bool) -> str:
+def script() -> str:
     """The page's lines with free ports; what is installed already is not installed again."""
-    direct = free_port()
-    public = free_port() if nginx else direct
-    lines = BLOCKS["trial.sh"].replace("8443", str(public)).replace("8000", str(direct)).splitlines()
-    assert lines[0].startswith("pip install") and lines[2].startswith("nginx ")
-    return "\n".join(lines[1:2] + (lines[2:3] if nginx else []) + lines[3:]) + "\n"
+    direct, fenced = free_port(), find_nginx() is not None
+    public = free_port() if fenced else direct
+    install, init, *rest = BLOCKS["trial.sh"].replace("8443", str(public)).splitlines()
+    assert install.startswith("pip install") and init.startswith("fedse hub init")
+    return "\n".join([f"{init} --port {direct}{'' if fenced else ' --no-fence'}", *rest]) + "\n"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_ten_commands_and_flwr_run_reach_the_adapter_of_the_local_engine(tmp_path: Path) -> None:
+def test_the_commands_and_flwr_run_reach_the_adapter_of_the_local_engine(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "fedse").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fedse "$@"\n')
@@ -44,7 +48,7 @@ def test_the_ten_commands_and_flwr_run_reach_the_adapter_of_the_local_engine(tmp
     path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
     environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
     (tmp_path / "experiment.yaml").write_text(BLOCKS["experiment.yaml"])
-    lines = "set -e\n" + script(shutil.which("nginx", path=path) is not None)
+    lines = "set -e\n" + script()
     process = subprocess.Popen(
         ["bash", "-c", lines + "wait"],
         cwd=tmp_path,
@@ -63,29 +67,27 @@ def test_the_ten_commands_and_flwr_run_reach_the_adapter_of_the_local_engine(tmp
         refused = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
         assert refused.returncode == 2 and "on the machines of its sites" in refused.stderr
         by_hand(tmp_path, environment)
-        first = RunFolder.existing(local.folder).digest_of(1)
-        assert RunFolder.existing(tmp_path / "other/three").digest_of(1) == first
+        further = fedse.run(fedse.load_experiment(tmp_path / "experiment.yaml", ["rounds=3"]), tmp_path / "local")
+        assert RunFolder.existing(tmp_path / "runs/three").digest_of(3) == further.adapter.digest()
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        if (pid := tmp_path / "hub/nginx.pid").exists():
-            os.kill(int(pid.read_text()), signal.SIGTERM)
 
 
 def by_hand(folder: Path, environment: dict[str, str]) -> None:
-    """One round with Flower's own command; the sites are those that are there already."""
+    """One round more with Flower's own command; the sites are those that are there already."""
     with (folder / "opened").open("w") as said:
         hub = subprocess.Popen(
             ["fedse", "hub", "open"], cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT
         )
     try:
         wait_for(lambda: "submit a run" in (folder / "opened").read_text(), 180, "the open hub")
-        settings = f'experiment="{folder}/experiment.yaml" runs="{folder}/other" settings="rounds=1"'
+        settings = f'experiment="{folder}/experiment.yaml" runs="{folder}/runs" settings="rounds=3"'
         line = ["flwr", "run", str(folder / "hub/bundle"), "hub", "-c", settings]
         quiet = {"FLWR_HOME": str(folder / "hub/flower"), "FLWR_TELEMETRY_ENABLED": "0"}
         subprocess.run(line, env={**environment, **quiet}, check=True, timeout=120, capture_output=True)
-        wait_for(lambda: (folder / "other/three/rounds/0001/report.json").exists(), 240, "the run of flwr")
-        wait_for(lambda: RunFolder.existing(folder / "other/three").last_round() == 1, 60, "its manifest")
+        wait_for(lambda: (folder / "runs/three/rounds/0003/report.json").exists(), 240, "the run of flwr")
+        wait_for(lambda: RunFolder.existing(folder / "runs/three").last_round() == 3, 60, "its manifest")
     finally:
         hub.kill()
         hub.wait()

@@ -40,6 +40,7 @@ class Common(Uniform):
     """All sites together count how often each task was solved, and explore first what nobody solves."""
 
     shares = "solved"
+    gives = frozenset({"mean"})
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

@@ -13,28 +13,35 @@ import pytest
 
 from fedse.adapters.plan import TensorPlan
 from fedse.adapters.rounding import decode, encode
+from fedse.engines.flower.answers import read_answer
 from fedse.engines.flower.grid import MOST_LOSSES, GridEngine
 from fedse.engines.flower.introduced import Introduced
 from fedse.engines.flower.whole_replies import AT_ONCE, TURNS, WholeReplies
 from fedse.engines.flower.wire import (
     FORMAT,
+    Answer,
     Parcel,
     from_bytes,
     from_records,
     pack_answer,
     pack_task,
-    read_answer,
     read_task,
     to_bytes,
     to_records,
 )
 from fedse.engines.flower.work import answer_to
+from fedse.federation.expected import Expected, Unexpected
 from fedse.federation.sites import Sites
+from fedse.privacy import names
 from fedse.types import ClientFailure, ClientUpdate, RoundTask, WorldScore
 
 LAYOUT = (("a.lora_A.weight", (2, 3)), ("b", (4,)))
 VECTOR = np.arange(10, dtype=np.float32) / 7
 SECRET = "patient 4711 has a rare disease"
+
+
+COUNTS = dict.fromkeys(sorted(names.COUNTS - {"only_measures"}), 0)
+EXPECTED = Expected(worlds={"site": ("maze",), "far": ("maze",)}, explored=20, started=10, tested={"validation": 10})
 
 
 def task(**changes: Any) -> RoundTask:
@@ -45,9 +52,13 @@ def task(**changes: Any) -> RoundTask:
 def update(precision: Any = "float32") -> ClientUpdate:
     encoded = encode(VECTOR + np.float32(0.1), VECTOR, precision)
     score = WorldScore("maze", "validation", 5, 2, 30, 200, 1, {"KeyError": 1}, 0.1, None)
-    counts, metrics = {"explored": 9}, {"loss": 0.1 + 0.2, "odd": float("nan")}
+    counts, metrics = COUNTS | {"explored": 9}, {"loss": 0.1 + 0.2, "first_loss": float("nan")}
     vector = decode(encoded, VECTOR)
     return ClientUpdate("site", 3, vector, LAYOUT, counts, metrics, (score,), "train-0003", encoded)
+
+
+def answer(parcel: Parcel, asked: RoundTask | None = None, plan: TensorPlan | None = None) -> Answer:
+    return read_answer(to_records(parcel), "site", asked or task(), plan or TensorPlan(), EXPECTED)
 
 
 def carried(parcel: Parcel) -> list[Parcel]:
@@ -68,11 +79,11 @@ def test_a_task_arrives_as_it_was_sent() -> None:
 def test_an_update_arrives_bit_for_bit_at_every_precision(precision: str) -> None:
     sent = update(precision)
     for parcel in carried(pack_answer(sent)):
-        got = read_answer(parcel, "site", task(), TensorPlan())
+        got = answer(parcel)
         assert isinstance(got, ClientUpdate) and got.vector is not None and sent.vector is not None
         assert got.vector.tobytes() == sent.vector.tobytes() and got.layout == LAYOUT
         assert got.counts == sent.counts and got.scores == sent.scores and got.metrics["loss"] == 0.1 + 0.2
-        assert np.isnan(got.metrics["odd"])
+        assert np.isnan(got.metrics["first_loss"])
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
@@ -82,18 +93,17 @@ def test_a_part_of_the_adapter_is_read_as_the_change_of_that_part(precision: Any
     part = asked.vector[30:]
     encoded = encode(part + np.float32(0.25), part, precision)
     vector, layout = decode(encoded, part), ((names[3], (2, 5)),)
-    for parcel in carried(pack_answer(ClientUpdate("site", 3, vector, layout, {}, {}, (), "train-0003", encoded))):
-        got = read_answer(parcel, "site", asked, TensorPlan(trained="B", sent="B"))
+    for parcel in carried(pack_answer(ClientUpdate("site", 3, vector, layout, COUNTS, {}, (), "train-0003", encoded))):
+        got = answer(parcel, asked, TensorPlan(trained="B", sent="B"))
         assert isinstance(got, ClientUpdate) and got.vector is not None
         assert np.allclose(got.vector, part + 0.25, atol=0.01) and got.vector.tobytes() == vector.tobytes()
-        if precision != "float32":
-            with pytest.raises(ValueError, match="where"):
-                read_answer(parcel, "site", asked, TensorPlan())
+        with pytest.raises(Unexpected, match="other names or shapes"):
+            answer(parcel, asked, TensorPlan())
 
 
 def test_an_abstention_crosses_without_an_array() -> None:
     for parcel in carried(pack_answer(ClientUpdate("site", 3, None, LAYOUT, {"buffer": 0}, {}, (), "train-0003"))):
-        got = read_answer(parcel, "site", task(), TensorPlan())
+        got = answer(parcel)
         assert parcel.array is None and isinstance(got, ClientUpdate) and got.vector is None
 
 
@@ -107,10 +117,11 @@ def test_only_the_class_of_an_error_crosses() -> None:
 
 def test_an_answer_cannot_say_whose_it_is_nor_to_what() -> None:
     forged = pack_answer(update())
-    got = read_answer(
-        Parcel({**forged.header, "client": "other", "round": 99}, forged.array), "site", task(), TensorPlan()
-    )
+    got = answer(forged)
     assert (got.client, got.task) == ("site", "train-0003") and isinstance(got, ClientUpdate) and got.round == 3
+    for claim in ({"client": "other"}, {"round": 99}, {"task": "train-0099"}):
+        with pytest.raises(Unexpected, match="the header: extra_forbidden"):
+            answer(Parcel({**forged.header, **claim}, forged.array))
 
 
 class Grid:
@@ -146,6 +157,17 @@ class Grid:
         return [self._replies.pop(number) for number in numbers if number in self._replies]
 
 
+class Heard:
+    """A tracker that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.warnings: list[dict[str, Any]] = []
+
+    def record(self, event: str, **fields: Any) -> None:
+        assert event == "warning"
+        self.warnings.append(fields)
+
+
 def nobody(*_: Any) -> Any:
     raise AssertionError
 
@@ -154,7 +176,7 @@ def engine(grid: Any, introduced: bool = False) -> GridEngine:
     identity = pytest.importorskip("flwr.supercore.task_identity").TaskIdentity
     # Set by Flower in the processes it starts; a message cannot be made without it.
     identity.run_id, identity.node_id, identity.task_id = 1, 1, 1
-    sites = Sites(("site", "far"), "run", "terms", TensorPlan(), nobody, nobody, nobody)  # type: ignore[arg-type]
+    sites = Sites(("site", "far"), "run", "terms", TensorPlan(), Heard(), EXPECTED, nobody, nobody)
     return GridEngine(grid, sites, *([Introduced(grid)] if introduced else []), pause=0.01)
 
 
@@ -278,6 +300,42 @@ def test_an_error_of_one_pull_comes_after_the_replies_that_have_arrived() -> Non
     assert reply.metadata.reply_to_message_id == "m1"
     with pytest.raises(ConnectionError):
         replies.pull_messages(["m0", "m2"])
+
+
+class Odd:
+    """What a site may have stored in the place of a reply."""
+
+    metadata = SimpleNamespace(reply_to_message_id="m1")
+
+
+@pytest.mark.parametrize("stored", [ValueError("no such object"), KeyError("x"), RecursionError(), None, 7, Odd()])
+def test_what_flower_cannot_take_apart_or_names_another_message_is_unreadable_and_its_sites_own(stored: Any) -> None:
+    class Hostile(Grid):
+        def pull_messages(self, numbers: list[str]) -> list[Any]:
+            if numbers == ["m0"]:
+                if isinstance(stored, Exception):
+                    raise stored
+                return [stored]
+            return super().pull_messages(numbers)
+
+    grid = Hostile(None, pack_answer(update()))
+    grid.nodes["far"] = SimpleNamespace(name="far", node_id=8, last_activated_at="monday")
+    carrier = engine(WholeReplies(grid))
+    carrier.send({"site": task(), "far": task()})
+    found = {answer.client: answer for answer in (*carrier.poll(2), *carrier.poll(0.2))}
+    assert found["site"] == ClientFailure("site", "train-0003", "UnreadableAnswer")
+    assert isinstance(found["far"], ClientUpdate)
+
+
+def test_a_message_is_answered_once() -> None:
+    class Twice(Grid):
+        def pull_messages(self, numbers: list[str]) -> list[Any]:
+            return 2 * super().pull_messages(numbers)
+
+    for grid in (Twice(pack_answer(update())), WholeReplies(Twice(pack_answer(update())))):
+        carrier = engine(grid)
+        carrier.send({"site": task()})
+        assert len(carrier.poll(2)) == 1
 
 
 def test_lost_messages_are_sent_again_a_few_times_only() -> None:

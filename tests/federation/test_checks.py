@@ -98,7 +98,8 @@ def test_a_value_above_the_bound_is_refused_whatever_its_sign() -> None:
 
 def test_the_largest_floats_do_not_overflow_the_check() -> None:
     vector = np.full(10, 3.4e38, dtype=np.float32)
-    assert _reason(vector) is None
+    assert _reason(vector) == "its largest value is 3.4e+38, above the bound 1e+06"
+    assert refusal(_update(vector), START, BROADCAST.layout, CheckOptions(max_value=None)) is None
     assert "above the bound" in str(_reason(vector, max_norm=1e38))
 
 

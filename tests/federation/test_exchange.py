@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,10 +36,14 @@ class Timetable:
         self.seconds = dict(seconds)
         self.down = set(down)
         self.sent: list[tuple[str, str]] = []
+        self.given_up: list[str] = []
         self._due: list[tuple[float, ClientUpdate | ClientFailure]] = []
 
     def present(self) -> set[str]:
         return set(self.clients) - self.down
+
+    def give_up(self, client: str) -> None:
+        self.given_up.append(client)
 
     def send(self, tasks: Mapping[str, RoundTask]) -> None:
         for client, item in tasks.items():
@@ -99,14 +104,57 @@ def test_a_round_closes_at_its_quorum_and_a_late_update_is_dropped_and_counted_o
 
 def test_a_client_that_has_gone_is_waited_for_once_and_asked_when_it_is_back() -> None:
     engine = Timetable({}, down=frozenset({"b"}))
-    asking = exchange(engine, deadline_minutes=0.2 / 60)
+    asking = exchange(engine, absent_minutes=0.2 / 60)
     assert asking.ask(NAMES, task(1), lambda update: update).absent == {"b": "Unreachable"}
     began = time.monotonic()
     assert asking.ask(NAMES, task(2), lambda update: update).absent == {"b": "Unreachable"}
     assert time.monotonic() - began < 0.15
     engine.down.clear()
     assert asking.ask(NAMES, task(3), lambda update: update).absent == {}
-    assert [number for client, number in engine.sent if client == "b"] == ["train-0001", "train-0003"]
+    assert [number for client, number in engine.sent if client == "b"] == ["train-0003"]
+
+
+def test_the_deadline_counts_from_when_the_clients_are_there() -> None:
+    """Slow starters are not left out of the first round."""
+    engine = Timetable({}, down=frozenset({"a", "b", "c"}))
+    threading.Timer(0.5, engine.down.clear).start()
+    asking = exchange(engine, deadline_minutes=0.2 / 60, absent_minutes=5 / 60)
+    found = asking.ask(NAMES, task(1), lambda update: update)
+    assert sorted(found.updates) == list(NAMES) and found.absent == {}
+
+
+def test_without_a_deadline_a_client_that_goes_away_in_a_round_is_given_up_in_time() -> None:
+    engine = Timetable({"b": None})
+    threading.Timer(0.1, engine.down.add, ("b",)).start()
+    asking = exchange(engine, absent_minutes=0.3 / 60)
+    found = asking.ask(NAMES, task(1), lambda update: update)
+    assert sorted(found.updates) == ["a", "c", "d"] and found.absent == {"b": "Unreachable"}
+    assert engine.given_up == ["b"]
+
+
+def test_a_client_that_went_away_while_busy_does_not_hold_up_the_evaluation() -> None:
+    engine = Timetable({"d": None})
+    asking = exchange(engine, quorum=0.75, absent_minutes=0.2 / 60)
+    asking.ask(NAMES, task(1), lambda update: update)
+    engine.down.add("d")
+    began = time.monotonic()
+    asking.settle()
+    assert time.monotonic() - began < 5 and engine.given_up == ["d"]
+
+
+def test_nobody_is_given_up_and_no_quorum_closes_a_round_below_the_least_number_of_answers() -> None:
+    engine = Timetable({"c": 0.4}, down=frozenset({"b", "d"}))
+    threading.Timer(1.0, engine.down.discard, ("b",)).start()
+    asking = exchange(engine, least=3, quorum=0.25, absent_minutes=0.2 / 60)
+    found = asking.ask(NAMES, task(1), lambda update: update)
+    assert sorted(found.updates) == ["a", "b", "c"] and found.absent == {"d": "Unreachable"}
+
+
+def test_a_least_number_that_no_round_can_reach_is_refused(table_experiment: Callable[..., Experiment]) -> None:
+    with pytest.raises(ValueError, match="is 3, and 2 clients are asked"):
+        table_experiment(participation={"least": 3})
+    with pytest.raises(ValueError, match="is 2, and 1 clients are asked"):
+        table_experiment(participation={"least": 2, "share": 0.5})
 
 
 def test_what_is_given_up_at_the_deadline_is_too_slow_or_unreachable_whatever_the_engine_calls_it() -> None:
@@ -117,7 +165,9 @@ def test_what_is_given_up_at_the_deadline_is_too_slow_or_unreachable_whatever_th
             return [ClientFailure(client, "train-0001", "Lost") for client in ("a", "b")]
 
     engine = Lost({"a": None, "b": None}, down=frozenset({"b"}))
-    found = exchange(engine, deadline_minutes=0.1 / 60).ask(NAMES, task(1), lambda update: update)
+    found = exchange(engine, deadline_minutes=0.1 / 60, absent_minutes=0.1 / 60).ask(
+        NAMES, task(1), lambda update: update
+    )
     assert (sorted(found.updates), found.absent) == (["c", "d"], {"a": "TooSlow", "b": "Unreachable"})
 
 
@@ -125,6 +175,17 @@ def test_too_few_answers_stop_the_run_with_the_reasons() -> None:
     asking = exchange(Timetable({"a": None, "b": None}), deadline_minutes=0.1 / 60, least=3)
     with pytest.raises(TooFewClients, match=r"2 of 4 clients answered train-0001 \(a: TooSlow; b: TooSlow\)"):
         asking.ask(NAMES, task(1), lambda update: update)
+
+
+def test_a_hub_that_lost_its_run_folder_is_told_so() -> None:
+    class Later(Timetable):
+        def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
+            return [ClientFailure(client, "train-0001", "OldRound") for client in NAMES]
+
+    with pytest.raises(
+        TooFewClients, match=r"a: OldRound.*give the folder back \(--runs\), or begin a run with another"
+    ):
+        exchange(Later({})).ask(NAMES, task(1), lambda update: update)
 
 
 def test_strangers_are_not_heard() -> None:

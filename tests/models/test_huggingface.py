@@ -59,10 +59,12 @@ def test_targets_that_the_model_does_not_have_are_named(folder: Path) -> None:
         HuggingFace(path=str(folder), device="cpu", lora={"targets": ["no_such_layer"]})
 
 
-def test_layers_with_a_sliding_window_are_refused_by_name(folder: Path) -> None:
+def test_layers_with_no_attention_are_refused_by_name(folder: Path) -> None:
     model: Any = HuggingFace(path=str(folder), device="cpu")
-    model.network.config.sliding_window = 64
-    with pytest.raises(BadInput, match="full attention only"):
+    model.network.config.layer_types = ["full_attention", "linear_attention"]
+    with pytest.raises(
+        BadInput, match="linear attention, and the transformer policy knows full and sliding attention only"
+    ):
         TransformerPolicy(model, slots=2)
 
 

@@ -12,6 +12,8 @@ import pytest
 from fedse.errors import BadInput, CannotWrite, FedseError, RunConflict
 from fedse.runs.folder import FORMAT, EventLog, RunFolder
 
+STORED = ["adapter", "adapter/x", "digests.json", "report.json"]
+
 
 def _names(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
@@ -129,7 +131,7 @@ def test_a_writer_that_breaks_leaves_the_old_round_and_nothing_else(run: RunFold
             run.save_round(number, "bad", breaking)
     after = {name: (run.path / name).read_bytes() for name in _names(run.path) if (run.path / name).is_file()}
     assert after == before
-    assert _names(run.path / "rounds") == ["0001", "0001/adapter", "0001/adapter/x", "0001/report.json"]
+    assert _names(run.path / "rounds") == ["0001", *(f"0001/{name}" for name in STORED)]
 
 
 def test_a_folder_the_manifest_does_not_name_does_not_count_and_is_replaced(run: RunFolder) -> None:
@@ -139,7 +141,7 @@ def test_a_folder_the_manifest_does_not_name_does_not_count_and_is_replaced(run:
     (leftover / "torn").write_text("half")
     assert run.last_round() == 0
     run.save_round(1, "d1", _writing("b"))
-    assert _names(leftover) == ["adapter", "adapter/x", "report.json"]
+    assert _names(leftover) == STORED
 
 
 def test_saving_a_round_clears_the_spool(run: RunFolder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -253,3 +254,63 @@ def test_a_target_that_cannot_be_written_is_one_clear_sentence(run: RunFolder, t
     (tmp_path / "file").write_text("mine")
     with pytest.raises(CannotWrite, match="choose another folder"):
         unpack(tmp_path / "out.tar.gz", tmp_path / "file")
+
+
+def _tar(path: Path, files: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def test_a_file_that_would_become_much_more_than_any_run_is_refused(tmp_path: Path) -> None:
+    big = bytes(80 * 2**20)
+    listing = json.dumps({"a": _hash(big)}).encode()
+    packed = _tar(tmp_path / "bomb.tar.gz", {"x/a": big, "x/CONTENTS.json": listing})
+    assert packed.stat().st_size < 200_000
+    with pytest.raises(BadInput, match="would become more than"):
+        unpack(packed, tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_a_header_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        member = tarfile.TarInfo("x" * (66 * 2**20))
+        archive.addfile(member)
+    with pytest.raises(BadInput, match=r"too long|would become more"):
+        unpack(path, tmp_path / "out")
+
+
+def test_a_file_that_is_not_listed_is_refused(tmp_path: Path) -> None:
+    listing = json.dumps({"a": _hash(b"1")}).encode()
+    packed = _tar(tmp_path / "p.tar.gz", {"x/a": b"1", "x/b": b"2", "x/CONTENTS.json": listing})
+    with pytest.raises(BadInput, match="'x/b' is not listed"):
+        unpack(packed, tmp_path / "out")
+    assert not (tmp_path / "out/x").exists()
+
+
+@pytest.mark.parametrize(
+    "listing", [b"[]", b"7", b'["a"]', b'{"a": 1}', b"{", b"\xff", b"[" * 100_000, b'{"../a": "x"}']
+)
+def test_a_listing_that_is_no_listing_is_one_sentence(tmp_path: Path, listing: bytes) -> None:
+    packed = _tar(tmp_path / "p.tar.gz", {"x/a": b"1", "x/CONTENTS.json": listing})
+    with pytest.raises(BadInput, match=r"p\.tar\.gz"):
+        unpack(packed, tmp_path / "out")
+
+
+def test_a_run_on_a_medium_that_cannot_be_written_is_packed(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: RunFolder) -> None:
+        raise CannotWrite("read-only") from OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(RunFolder, "lock", refuse)
+    pack(run, tmp_path / "out.tar.gz")
+    assert (unpack(tmp_path / "out.tar.gz", tmp_path / "out") / "manifest.json").is_file()

@@ -11,7 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 # A kind is a module of this package with a function `trial(chance, scratch)`; here, what the table calls it.
-KINDS: dict[str, str] = {}
+KINDS: dict[str, str] = {
+    "experiments": "experiment files",
+    "tasks": "tasks that a hub asks of a site",
+    "headers": "headers on the wire",
+    "records": "record files of a run",
+    "folders": "run folders",
+}
 OUTCOMES = ("same", "refused", "silent", "traceback")
 WRONG = frozenset({"silent", "traceback"})
 

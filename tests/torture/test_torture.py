@@ -7,7 +7,13 @@ import pytest
 from .cases import OUTCOMES, outcomes
 
 SEED = 20_260
-CASES: dict[str, int] = {}
+CASES: dict[str, int] = {
+    "experiments": 300,
+    "tasks": 150,
+    "headers": 300,
+    "records": 150,
+    "folders": 100,
+}
 
 
 @pytest.mark.parametrize("kind", CASES)

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -199,7 +200,7 @@ def test_options_that_cannot_work_are_refused() -> None:
     ):
         with pytest.raises(ValidationError):
             Maze(**wrong)
-    impossible = Maze(loops=0.8, size=3, shortest=5, longest=8)
+    impossible = Maze(loops=0.6, size=3, shortest=5, longest=8)
     with pytest.raises(BadInput, match="no maze of size 3"):
         begin(impossible, "test-long-0")
     with pytest.raises(BadInput, match="there is no task 'test-long-999'"):
@@ -234,3 +235,35 @@ def test_the_official_file() -> None:
 )
 def test_the_checker_passes(options: dict[str, str]) -> None:
     assert [finding for finding in check(lambda: Maze(**options)) if not finding.passed] == []
+
+
+def turned(openings: frozenset[Any], size: int) -> set[frozenset[Any]]:
+    """The eight ways a maze can lie, made by turning and mirroring its cells."""
+    found = set()
+    for _ in range(4):
+        openings = frozenset(tuple(sorted((column, size + 1 - row) for row, column in edge)) for edge in openings)
+        found |= {
+            openings,
+            frozenset(tuple(sorted((row, size + 1 - column) for row, column in edge)) for edge in openings),
+        }
+    return found
+
+
+def walls(world: Maze, task: str) -> frozenset[Any]:
+    neighbours = world.puzzle(task).layout.neighbours
+    return frozenset(tuple(sorted((cell, other))) for cell, all_ in neighbours.items() for other in all_ if other)
+
+
+@pytest.mark.parametrize("size", [3, 4])
+def test_no_small_test_maze_is_a_training_maze_that_was_turned_or_mirrored(size: int) -> None:
+    world = Maze(size=size, train_tasks=150)
+    seen = set().union(*(turned(walls(world, task.id), size) for task in world.tasks("train")))
+    for split in ("validation", "test"):
+        assert not seen & {walls(world, task.id) for task in world.tasks(split)}
+    assert world.version == 2 and Maze().version == Maze(mode="original").version == 1
+
+
+@pytest.mark.parametrize("loops", [0.0, 0.8])
+def test_a_kind_of_maze_with_too_few_shapes_is_refused(loops: float) -> None:
+    with pytest.raises(BadInput, match="too few mazes of size 3"):
+        Maze(size=3, loops=loops)

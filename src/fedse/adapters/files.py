@@ -15,6 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
 
+from fedse import strict_json
 from fedse.adapters.plan import PERSONAL, RESIDUAL, factor, in_part, part
 from fedse.errors import BadInput
 from fedse.types import Adapter, Tensors, Vector
@@ -41,9 +42,11 @@ def read_adapter(folder: Path) -> Adapter:
     try:
         with safe_open(folder / TENSORS, "numpy") as file:
             header = file.metadata() or {}
-        stored = Adapter(load_file(folder / TENSORS), json.loads((folder / CONFIG).read_text()))
-        return _taken_apart(stored, header)
-    except (SafetensorError, ValueError) as error:
+        config = strict_json.parse((folder / CONFIG).read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
+            raise ValueError(f"{CONFIG} holds no object")
+        return _taken_apart(Adapter(load_file(folder / TENSORS), config), header)
+    except (SafetensorError, OSError, ValueError, TypeError, LookupError) as error:
         raise BadInput(f"the adapter in {folder} is damaged ({error}).") from error
 
 

@@ -44,6 +44,13 @@ def decode(encoded: Encoded, broadcast: Vector) -> Vector:
     return broadcast + (steps * scales[:, None]).ravel()[: broadcast.size]
 
 
+def encoded_form(precision: Precision, size: int) -> tuple[str, int]:
+    """Type and number of the values in the array of an adapter of so many values."""
+    if precision == "float32":
+        return "<f4", size
+    return ("<f2", size) if precision == "float16" else ("|u1", 4 * -(-size // BLOCK) + size)
+
+
 def loss(vector: Vector, decoded: Vector, broadcast: Vector) -> float:
     """Norm of what rounding took away, as a share of the norm of the change."""
     change = float(np.linalg.norm(vector.astype(np.float64) - broadcast))

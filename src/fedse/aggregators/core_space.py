@@ -61,4 +61,5 @@ def _basis(side_by_side: Matrix) -> Matrix:
     vectors = vectors[:, :kept]
     signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(kept)])
     signs[signs == 0] = 1.0
-    return vectors * signs
+    signed: Matrix = vectors * signs
+    return signed

@@ -61,8 +61,8 @@ def _inner_products(before: Adapter, after: Adapter, updates: Sequence[StoredUpd
         return factors[name] if name in asked else [before.tensors[name].astype(np.float64)] * len(updates)
 
     for name in lone:
-        values = [before.tensors[name], *of_clients(name), after.tensors[name]]
-        flat = np.stack([value.astype(np.float64).ravel() for value in values])
+        ends = before.tensors[name].astype(np.float64), after.tensors[name].astype(np.float64)
+        flat = np.stack([value.ravel() for value in (ends[0], *of_clients(name), ends[1])])
         gram += flat @ flat.T
     for down, up in modules:
         ups = [before.tensors[up].astype(np.float64), *of_clients(up), *_with_residual(before, after, up, -1.0)]

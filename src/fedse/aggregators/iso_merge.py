@@ -26,9 +26,10 @@ class IsoMerge(ProductMerge):
 
     def merged(self, changes: Sequence[Matrix], rank: int) -> Matrix:
         del rank  # As many as the sum has.
-        total = np.sum(changes, axis=0)
+        total: Matrix = np.sum(changes, axis=0)
         lefts, values, rights = np.linalg.svd(total, full_matrices=False)
         kept = values > _NOTHING * values.max(initial=0.0)
         if not kept.any():
             return total
-        return float(values[kept].mean()) * (lefts[:, kept] @ rights[kept])
+        even: Matrix = float(values[kept].mean()) * (lefts[:, kept] @ rights[kept])
+        return even

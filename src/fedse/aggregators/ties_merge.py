@@ -43,11 +43,13 @@ def trimmed(change: Matrix, keep: float) -> Matrix:
     """The largest entries; the others are zero."""
     size = np.abs(change)
     kept = max(1, round(keep * size.size))
-    return np.where(size >= np.partition(size, size.size - kept, axis=None)[size.size - kept], change, 0.0)
+    smallest = np.partition(size, size.size - kept, axis=None)[size.size - kept]
+    return np.where(size >= smallest, change, 0.0)
 
 
 def elected_mean(changes: Matrix) -> Matrix:
     """The mean over the clients that have the sign of the sum."""
     agrees = (np.sign(changes) == np.sign(changes.sum(axis=0))) & (changes != 0)
     summed: Matrix = np.where(agrees, changes, 0.0).sum(axis=0)
-    return summed / np.maximum(agrees.sum(axis=0), 1)
+    mean: Matrix = summed / np.maximum(agrees.sum(axis=0), 1)
+    return mean

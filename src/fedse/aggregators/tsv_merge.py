@@ -26,10 +26,12 @@ class TsvMerge(ProductMerge):
         lefts = np.hstack([lefts[:, :rank] for lefts, _, _ in found])
         values = np.concatenate([values[:rank] for _, values, _ in found])
         rights = np.vstack([rights[:rank] for _, _, rights in found])
-        return (nearest_orthonormal(lefts) * values) @ nearest_orthonormal(rights)
+        merged: Matrix = (nearest_orthonormal(lefts) * values) @ nearest_orthonormal(rights)
+        return merged
 
 
 def nearest_orthonormal(vectors: Matrix) -> Matrix:
     """The matrix with orthonormal columns, or rows where those are fewer, that is nearest (Procrustes)."""
     lefts, _, rights = np.linalg.svd(vectors, full_matrices=False)
-    return lefts @ rights
+    nearest: Matrix = lefts @ rights
+    return nearest

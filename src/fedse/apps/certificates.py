@@ -9,7 +9,10 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fedse import atomic
 
 YEARS = 5
 
@@ -17,6 +20,23 @@ YEARS = 5
 def write_authority(folder: Path, host: str) -> None:
     """`ca.crt`, `ca.key`, `server.crt`, `server.key`: a certificate for `host` and for this machine itself."""
     authority = ec.generate_private_key(ec.SECP384R1())
+    _write_secret(folder / "ca.key", _pem(authority))
+    _write_certificates(folder, authority, host)
+
+
+def renew(folder: Path, host: str) -> None:
+    """New certificates of the same authority: who trusts the old `ca.crt` trusts them until that one ends."""
+    authority = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    assert isinstance(authority, ec.EllipticCurvePrivateKey)
+    _write_certificates(folder, authority, host)
+
+
+def ends(certificate: Path) -> datetime.datetime:
+    """When a certificate is no longer valid."""
+    return x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+
+
+def _write_certificates(folder: Path, authority: ec.EllipticCurvePrivateKey, host: str) -> None:
     name = _name("fedse hub authority")
     own = (
         _draft(name, name, authority.public_key())
@@ -37,9 +57,8 @@ def write_authority(folder: Path, host: str) -> None:
         .sign(authority, hashes.SHA384())
     )
     _write(folder / "ca.crt", own.public_bytes(serialization.Encoding.PEM))
-    _write_secret(folder / "ca.key", _pem(authority))
-    _write(folder / "server.crt", certificate.public_bytes(serialization.Encoding.PEM))
     _write_secret(folder / "server.key", _pem(server))
+    _write(folder / "server.crt", certificate.public_bytes(serialization.Encoding.PEM))
 
 
 def write_site_key(secret: Path, public: Path) -> None:
@@ -49,6 +68,14 @@ def write_site_key(secret: Path, public: Path) -> None:
     _write_secret(secret, key.private_bytes(encoding, form, serialization.NoEncryption()))
     line = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     _write(public, line + b"\n")
+
+
+def write_seal(secret: Path, public: Path) -> None:
+    """The key pair with which a hub signs its tasks."""
+    key = Ed25519PrivateKey.generate()
+    encoding, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    _write(public, key.public_key().public_bytes(encoding, form))
+    _write_secret(secret, _pem(key))
 
 
 def _draft(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
@@ -90,19 +117,19 @@ def _general(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _pem(key: ec.EllipticCurvePrivateKey | Ed25519PrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
 def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    with atomic.new_file(path) as part:
+        part.write_bytes(content)
 
 
 def _write_secret(path: Path, content: bytes) -> None:
     """Readable by its owner only, from the first moment on."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    path.write_bytes(content)
+    with atomic.new_file(path) as part:
+        part.touch(mode=0o600)
+        part.write_bytes(content)

@@ -9,7 +9,7 @@ from fedse.worlds.world import World
 
 
 class Elsewhere(World):
-    """Stands in the hub's copy of an experiment for worlds that only their site knows. Nobody can play it."""
+    """Stands in the copies that others have of an experiment for worlds that only their site knows. Nobody can play it."""
 
     name = "elsewhere"
     version = 1

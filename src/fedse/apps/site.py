@@ -5,19 +5,22 @@ from __future__ import annotations
 import http.client
 import os
 import re
+import shutil
 import socket
 import ssl
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from typing import NoReturn
 
 from fedse.apps.client_app import WORKER
+from fedse.apps.launch import TOLD
+from fedse.apps.private import socket_folder
 from fedse.apps.site_file import Site
 from fedse.apps.worker import Worker
 from fedse.engines.flower.quiet import environment, prepare
@@ -27,6 +30,8 @@ from fedse.errors import BadInput, FedseError
 Say = Callable[[str], None]
 AGAIN = 2.0
 """Seconds between two tries to reach the hub."""
+LOOK = 0.5
+"""Seconds between two looks at the SuperNode."""
 MOST_REFUSALS = 3
 """A hub that has just been opened may have to learn its keys first."""
 PROXY_WITHOUT_HUB = (502, 503, 504)
@@ -34,7 +39,7 @@ NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 """What OpenSSL says of an answer that is no TLS."""
 INSECURE = (
     "WARNING: this site is INSECURE: it has no TLS and no key. Whoever is on the way to the hub can read and change "
-    "everything, and whoever pretends to be the hub can run code here."
+    "everything, and whoever pretends to be the hub can let this site work."
 )
 _REFUSAL = re.compile(rb"\[code: 2004\]|401 Unauthorized|403 Forbidden")
 _NODE = re.compile(rb"SuperNode ID: (\d+)")
@@ -58,9 +63,8 @@ def run_site(site: Site, say: Say) -> None:
     wait_for_hub(site, say)
     worker = Worker(site, say)
     say(f"{site.name}: ready, working in {site.run_folder}")
-    with tempfile.TemporaryDirectory(prefix="fedse-") as folder:
-        # A short path: the names of sockets hold about a hundred characters.
-        address = Path(folder) / "worker"
+    with socket_folder(site.options.folder) as folder:
+        address = folder / "worker"
         threading.Thread(target=_supervise, args=(site, address, say), daemon=True).start()
         # The worker has the main thread, because a buffer may be used in the thread that opened it only.
         worker.serve(address)
@@ -108,28 +112,35 @@ def _connection(site: Site) -> http.client.HTTPConnection:
 def _supervise(site: Site, address: Path, say: Say) -> None:
     refusals = 0
     while True:
-        code, outcome = _connect(site, address)
+        code, outcome = _connect(site, address, say)
         refusals = refusals + 1 if outcome is _Outcome.REFUSED else 0
         if refusals >= MOST_REFUSALS:
             say(
                 f"the hub at {site.options.hub} refuses the key {site.options.key}: it must be the one that the hub made "
                 f"for '{site.name}', and no other process may use it."
             )
-            # The main thread waits for messages that will not come.
-            os._exit(1)
+            _leave(address)
         say(f"Flower's SuperNode {outcome} (code {code}); starting it again in {AGAIN:.0f} s (see {_log(site)})")
         time.sleep(AGAIN)
         try:
             wait_for_hub(site, say)
         except Refused as error:
             say(str(error))
-            os._exit(1)
+            _leave(address)
 
 
-def _connect(site: Site, address: Path) -> tuple[int, _Outcome]:
+def _leave(address: Path) -> NoReturn:
+    """End the process from a thread: the main one waits for messages that will not come."""
+    shutil.rmtree(address.parent, ignore_errors=True)
+    os._exit(1)
+
+
+def _connect(site: Site, address: Path, say: Say) -> tuple[int, _Outcome]:
     """Run a SuperNode until it ends: its exit code, and how it went."""
     log = _log(site)
     log.parent.mkdir(parents=True, exist_ok=True)
+    # Flower does not install again what it finds here under the right name.
+    shutil.rmtree(site.options.folder / "flower/apps", ignore_errors=True)
     with log.open("ab") as output:
         size = output.tell()
         process = subprocess.Popen(
@@ -138,11 +149,26 @@ def _connect(site: Site, address: Path) -> tuple[int, _Outcome]:
             stderr=subprocess.STDOUT,
             env=dict(environment(site.options.folder / "flower")),
         )
-        code = process.wait()
+        told = size
+        while (code := process.poll()) is None:
+            time.sleep(LOOK)
+            told = _pass_on(log, told, say)
+        _pass_on(log, told, say)
     said = log.read_bytes()[size:]
     if _NODE.search(said):
         return code, _Outcome.LOST
     return code, _Outcome.REFUSED if _REFUSAL.search(said) else _Outcome.FAILED
+
+
+def _pass_on(log: Path, since: int, say: Say) -> int:
+    """Tell what the SuperNode has to say to the site's operator; returns up to where its log was read."""
+    with log.open("rb") as file:
+        file.seek(since)
+        whole, newline, _ = file.read().rpartition(b"\n")
+    for line in whole.splitlines():
+        if line.startswith(TOLD.encode()):
+            say(line.decode(errors="replace").removeprefix(TOLD))
+    return since + len(whole + newline)
 
 
 def _last_node(site: Site) -> int:

@@ -8,11 +8,16 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from fedse.apps.hub_file import refuse_what_needs_one_machine
+from fedse.apps.budget import BudgetOptions
+from fedse.apps.hub_file import ELSEWHERE, load_without_worlds, refuse_what_needs_one_machine, told_worlds_of
 from fedse.errors import BadInput
-from fedse.experiment_file import explain, read_yaml
-from fedse.experiment_options import ClientOptions, Experiment, load_experiment
+from fedse.experiment_file import explain
+from fedse.experiment_options import ClientOptions, Experiment
 from fedse.plugins import FilePath, Part, PartOf, PluginOptions
+from fedse.strict_yaml import read_yaml
+
+PROTECTION = ("authority", "key", "hub_key")
+"""Keys of a site's file that name what hub and site prove with who they are."""
 
 
 class SiteOptions(PluginOptions):
@@ -26,8 +31,10 @@ class SiteOptions(PluginOptions):
     """Certificate of the hub's authority: a hub that cannot show a certificate of it is not talked to."""
     key: FilePath | None = None
     """The site's secret key, by which the hub knows it."""
+    hub_key: FilePath | None = None
+    """The hub's public key: a task that is not signed with its other half is refused, whoever brings it."""
     insecure: bool = False
-    """No TLS and no keys, for a hub that was made so; it takes the place of `authority` and `key`."""
+    """No TLS and no keys, for a hub that was made so; it takes the place of `authority`, `key` and `hub_key`."""
     experiment: FilePath
     """The experiment, the same file as the hub's; the site does nothing that is not in it."""
     folder: FilePath = Path("data")
@@ -36,6 +43,8 @@ class SiteOptions(PluginOptions):
     """The site's worlds; by default those that the experiment names for it."""
     max_megabytes: float | None = Field(default=None, gt=0)
     """Refuse to send more than this in one update, whatever the experiment allows."""
+    budget: BudgetOptions = BudgetOptions()
+    """Most of what the hub may ask for in one run."""
     settings: list[str] = Field(default_factory=list)
     """Changes for this machine, such as model.device=cuda, as after --set. They cannot change what is sent."""
 
@@ -46,6 +55,8 @@ class Site:
     experiment: Experiment
     terms: str
     """Digest of the experiment before this machine's own settings; the hub's must be the same."""
+    common: tuple[str, ...] = ()
+    """Labels of the worlds that the common experiment names for this site; it tells of others as `other`."""
 
     @property
     def name(self) -> str:
@@ -63,21 +74,33 @@ def load_site(path: Path) -> Site:
     except ValidationError as error:
         raise BadInput(explain(error, SiteOptions, places)) from error
     here = path.resolve().parent
-    given = {name: getattr(options, name) for name in ("authority", "key", "experiment", "folder")}
+    given = {name: getattr(options, name) for name in (*PROTECTION, "experiment", "folder")}
     files = {name: here / value for name, value in given.items() if value is not None}
     options = options.model_copy(update=files)
-    for name in ("authority", "key"):
+    for name in PROTECTION:
         if options.insecure and name in files:
             raise BadInput(f"{path}: `insecure: true` and `{name}` exclude each other: delete one of them.")
+        if not options.insecure and name == "hub_key" and name not in files:
+            raise BadInput(
+                f"{path}: `hub_key` is missing, the hub's public key: `fedse hub init` makes it as "
+                "certificates/seal.pub, also for a hub that is there already; carry it here and name it."
+            )
         if not options.insecure and name not in files:
             raise BadInput(f"{path}: `{name}` is missing; without TLS and keys only what says `insecure: true` works.")
         if name in files and not files[name].is_file():
             raise BadInput(f"{path}: {name}: there is no file {files[name]}; it is part of the kit that the hub made.")
-    common = load_experiment(options.experiment)
-    own = load_experiment(options.experiment, options.settings)
+    # Where the site's file names its worlds, those of the experiment are nobody's here.
+    kept = options.name if options.worlds is None else ""
+    common = load_without_worlds(options.experiment)
+    own = load_without_worlds(options.experiment, options.settings, but=kept)
     if options.name not in common.clients and options.worlds is None:
         raise BadInput(
             f"{path}: the experiment {options.experiment} has no client '{options.name}', and the file names no worlds."
+        )
+    if options.worlds is None and own.clients[options.name].worlds[0].name == ELSEWHERE["name"]:
+        raise BadInput(
+            f"{path}: neither this file nor the experiment {options.experiment} names the worlds of '{options.name}': add "
+            "them here, such as `worlds: [maze]`."
         )
     refuse_what_needs_one_machine(options.experiment, own)
     if (own.name, own.sharing, own.sending) != (common.name, common.sharing, common.sending):
@@ -90,4 +113,5 @@ def load_site(path: Path) -> Site:
     if options.max_megabytes is not None:
         least = min(options.max_megabytes, own.sending.max_megabytes or options.max_megabytes)
         update["sending"] = own.sending.model_copy(update={"max_megabytes": least})
-    return Site(options, own.model_copy(update=update), common.terms())
+    told = told_worlds_of(options.experiment).get(options.name, ())
+    return Site(options, own.model_copy(update=update), common.terms(), told)

@@ -9,24 +9,31 @@ from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
+from typing import Any
 
 from fedse.adapters.plan import plan_of
+from fedse.apps import asked
+from fedse.apps.budget import Account
 from fedse.apps.site_file import Site
+from fedse.clients.own_record import OwnRecord
+from fedse.engines.flower.seal import SealOfHub
 from fedse.engines.flower.wire import (
     Answer,
     Parcel,
     from_bytes,
     pack_answer,
     pack_task,
-    read_task,
     renamed,
     to_bytes,
 )
 from fedse.engines.flower.work import carry_out
 from fedse.engines.local import LocalEngine
-from fedse.errors import FedseError
+from fedse.errors import FedseError, UnreadableTask
+from fedse.experience.archive import set_aside
 from fedse.experiment import build_clients, build_parts
 from fedse.federation.sites import Household, Sites
+from fedse.known_before import names_of
+from fedse.privacy.door import ORACLES
 from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers
 from fedse.types import ClientFailure, ClientUpdate, RoundTask
@@ -46,17 +53,34 @@ class Worker:
         self._say = say
         experiment = site.experiment
         parts = build_parts(experiment)
+        self._record = OwnRecord(RunFolder(site.run_folder).client_folder(site.name))
+        self._record.check()
         (self._client,) = build_clients(experiment, parts, RunFolder(site.run_folder))
+        self._client.door.names = names_of(experiment, self._client.site.places, site.common)
+        self._client.door.withheld = ORACLES
         sites = Sites(
             names=(site.name,),
             run=experiment.name,
             terms=site.terms,
             plan=plan_of(parts.aggregator),
-            tracker=Trackers([]),
+            tracker=Trackers([_Warnings(say)]),
             here=lambda: Household(parts.model, parts.policy, parts.learner, [self._client]),
         )
         self._engine = LocalEngine(sites)
+        self._expected = asked.Expected.of(
+            parts.model.initial_adapter(experiment.seed),
+            frozenset(self._client.site.places),
+            experiment.shares(),
+            site.options.budget.rank,
+        )
+        self._account = Account(self._own / "asked.json", self._client.experience.buffer.path, site.options.budget)
+        key = site.options.hub_key
+        self._seal = None if key is None else SealOfHub.read(key)
         self._last: tuple[str, ClientUpdate] | None = None
+
+    @property
+    def _own(self) -> Path:
+        return self._client.site.folder
 
     def serve(self, address: Path) -> None:
         """Answer until the process ends. Messages come one at a time, as Flower hands them out."""
@@ -67,20 +91,37 @@ class Worker:
 
     def _serve_one(self, connection: Connection) -> None:
         try:
-            parcel = from_bytes(connection.recv_bytes())
-            connection.send_bytes(to_bytes(self.answer(parcel)))
+            connection.send_bytes(to_bytes(self.answer_to_bytes(connection.recv_bytes())))
         except (EOFError, OSError):
             # Whoever asked is gone. A task that was done is answered at once when it is sent again.
             self._say("the message was withdrawn while it was being answered")
 
+    def answer_to_bytes(self, content: bytes) -> Parcel:
+        """Whatever comes in, the worker lives on."""
+        try:
+            parcel = from_bytes(content)
+        except Exception as error:
+            self._say(f"failed: what came is not a message of fedse ({type(error).__name__})")
+            return pack_answer(ClientFailure(self.site.name, "", UnreadableTask.__name__))
+        return self.answer(parcel)
+
     def answer(self, parcel: Parcel) -> Parcel:
         """The reply to a message. Errors are told here in full and cross as the name of their class only."""
         try:
-            task = read_task(parcel)
-            self._check(parcel)
+            head = asked.read_header(parcel)
+            if self._seal is not None:
+                self._seal.check(parcel)
+            self._check(head)
+            task = asked.read_task(head, parcel.array, self._expected)
+            task = self._account.admit(task, self.site.experiment.name)
             self._say(f"{task.name}: begins")
             began = time.monotonic()
-            answer = self._carried_out(task)
+            try:
+                answer = self._carried_out(task)
+            finally:
+                self._account.worked(time.monotonic() - began)
+            if isinstance(answer, ClientUpdate):
+                self._account.answered(task)
             self._say(f"{task.name}: {_in_words(answer)} in {time.monotonic() - began:.2f} s")
             return pack_answer(answer)
         except Exception as error:
@@ -88,14 +129,13 @@ class Worker:
             self._say(f"failed: {said}")
             return pack_answer(ClientFailure(self.site.name, "", renamed(error)))
 
-    def _check(self, parcel: Parcel) -> None:
-        head = parcel.header
-        if (head["client"], head["run"]) != (self.site.name, self.site.experiment.name):
+    def _check(self, head: asked.Header) -> None:
+        if (head.client, head.run) != (self.site.name, self.site.experiment.name):
             raise OtherTerms(
-                f"the hub has a task of run '{head['run']}' for '{head['client']}'; this is '{self.site.name}' in run "
+                f"the hub has a task of run {head.run[:100]!r} for {head.client[:100]!r}; this is '{self.site.name}' in run "
                 f"'{self.site.experiment.name}': use the hub's experiment file."
             )
-        if head["terms"] != self.site.terms:
+        if head.terms != self.site.terms:
             raise OtherTerms(
                 "the hub's experiment differs from this site's (model, learner, exploration, sending or another key that "
                 "both must agree on): use the same file."
@@ -105,10 +145,32 @@ class Worker:
         key = _key(task)
         if self._last is not None and self._last[0] == key:
             return self._client.door.repeat(self._last[1])
+        if task.kind == "train":
+            self._set_aside(task)
+            self._record.begins(task.round)
         answer = carry_out(task, self.site.name, self._engine)
+        if task.kind == "train":
+            self._record.ended(task.round)
         if isinstance(answer, ClientUpdate):
             self._last = key, answer
         return answer
+
+    def _set_aside(self, task: RoundTask) -> None:
+        """A round that is done again replaces what it left in the buffer; that is kept beside it."""
+        archive = self._own / "archive.sqlite"
+        if count := set_aside(self._client.experience.buffer.path, archive, task.round):
+            self._say(f"{task.name}: done again; the {count} trajectories of its last time are in {archive}")
+
+
+class _Warnings:
+    """Of everything that is told while a task is done, what the site's operator should read."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    def record(self, event: str, **fields: Any) -> None:
+        if event == "warning":
+            self._say(str(fields.get("message", "")))
 
 
 def _key(task: RoundTask) -> str:

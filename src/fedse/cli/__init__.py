@@ -30,6 +30,7 @@ from fedse.cli import (
     transfer,
     worlds,
 )
+from fedse.cli.console import say
 from fedse.errors import FedseError
 
 
@@ -40,7 +41,7 @@ class _Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except FedseError as error:
-            typer.echo(f"fedse: {error}", err=True)
+            say(f"fedse: {error}", err=True)
             raise typer.Exit(error.exit_code) from error
 
 

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedse.cli.console import make_console
+from fedse.cli.console import make_console, say
 from fedse.cli.tables import interval, markdown, percent
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ def compare(
     target = picture or (None if as_json or as_markdown else Path("compare.png"))
     drawn = draw_comparison(found, target) if target else None
     if target and drawn is None:
-        typer.echo("No picture: matplotlib is not installed (pip install 'fedse[plots]').", err=True)
+        say("No picture: matplotlib is not installed (pip install 'fedse[plots]').", err=True)
     if as_json:
-        typer.echo(json.dumps({"split": chosen, **to_json(found)}, indent=2))
+        say(json.dumps({"split": chosen, **to_json(found)}, indent=2))
         return
     if as_markdown:
         tables = [success_table(found, chosen), *_detail_tables(found)]
-        typer.echo("\n\n".join([*map(markdown, tables), *found.notes]))
+        say("\n\n".join([*map(markdown, tables), *found.notes]))
         return
     console = make_console()
     print_comparison(console, found, chosen)

@@ -1,13 +1,43 @@
-"""The terminal, or a page wide enough for the tables where there is none."""
+"""The only way to the terminal, or to a page wide enough for the tables where there is none. Everything passes `visible`."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from typing import Any
 
-from rich.console import Console
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.errors import MarkupError
+from rich.segment import Segment
+from rich.text import Text
+
+from fedse.visible import visible
 
 PAGE = 120
 
 
+class VisibleConsole(Console):
+    """Colours are ours. Whatever a text brings along for the terminal is shown and not obeyed, links included."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            if control:
+                yield Segment(text, style, control)
+            else:
+                yield Segment(visible(text), style.update_link(None) if style and style.link else style)
+
+    def render_str(self, text: str, **settings: Any) -> Text:
+        try:
+            return super().render_str(text, **settings)
+        except MarkupError:  # Somebody's brackets, which are no markup of ours.
+            return super().render_str(text, **{**settings, "markup": False})
+
+
 def make_console() -> Console:
-    return Console() if sys.stdout.isatty() else Console(width=PAGE)
+    return VisibleConsole() if sys.stdout.isatty() else VisibleConsole(width=PAGE)
+
+
+def say(text: object, err: bool = False, nl: bool = True) -> None:
+    """A line without colours."""
+    typer.echo(visible(str(text)), err=err, nl=nl)

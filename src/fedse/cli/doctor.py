@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from fedse import __version__
+from fedse.cli.console import VisibleConsole
 
 EXTRAS = {
     "torch": ("model", "language models"),
@@ -48,7 +48,7 @@ def doctor() -> None:
         table.add_row("[yellow]![/]" if finding.mend else "[green]ok[/]", finding.what, finding.state)
         if finding.mend:
             table.add_row("", "", Text(finding.mend, style="yellow"))
-    console = Console()
+    console = VisibleConsole()
     console.print(table)
     console.print("Everything works." if not wrong else f"What can be mended: {wrong}.")
 

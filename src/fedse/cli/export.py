@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedse.cli.console import say
+
 if TYPE_CHECKING:
     from fedse.runs.folder import RunFolder
     from fedse.types import Adapter
@@ -59,7 +61,7 @@ def export(
         raise BadInput("--round goes with an adapter or a merged model: a buffer holds the experience of all rounds.")
     if what is What.EXPERIENCE:
         written = _experience(folder, target, client)
-        typer.echo(f"Wrote {target}: {written} trajectories")
+        say(f"Wrote {target}: {written} trajectories")
     else:
         number = (folder.last_round() or 0) if round_number is None else round_number
         adapter = _adapter(folder, number, client)
@@ -76,7 +78,7 @@ def export(
                 if not hasattr(model, "save_merged"):
                     raise BadInput(f"{run} has no language model to merge into: export the adapter instead.")
                 model.save_merged(adapter, made)
-        typer.echo(f"Wrote {target}")
+        say(f"Wrote {target}")
 
 
 def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:
@@ -87,7 +89,7 @@ def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:
     from fedse.experiment import stored_experiment
     from fedse.plugins import nearest
 
-    recorded = folder.digest_of(number)
+    folder.check_state(number)
     experiment = stored_experiment(folder)
     if experiment.sharing == "none" and number > 0:
         clients = sorted(experiment.holdings())
@@ -96,9 +98,10 @@ def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:
             raise BadInput(
                 f"{what}each client of {folder.path} has an adapter of its own; --client is one of {', '.join(clients)}."
             )
+        folder.check_kept(client, number)
         return OwnAdapters(folder.client_folder(client) / "adapters").read(number)
     adapter = read_adapter(folder.round_folder(number) / "adapter")
-    if adapter.digest() != recorded:
+    if adapter.digest() != folder.digest_of(number):
         raise BadInput(f"the adapter of round {number} is not the one the manifest recorded: restore the folder.")
     return _with_private_part(folder, adapter, client, number) if client else adapter
 
@@ -110,6 +113,7 @@ def _with_private_part(folder: RunFolder, adapter: Adapter, client: str, number:
     from fedse.types import Adapter
 
     _known_client(folder, client)
+    folder.check_kept(client, number)
     own = Notebook(folder.client_folder(client) / "private").before(number + 1).tensors
     if not own:
         raise BadInput(
@@ -132,8 +136,10 @@ def _known_client(folder: RunFolder, client: str) -> list[str]:
 def _experience(folder: RunFolder, target: Path, client: str) -> int:
     from fedse.experience.buffer import read_file
     from fedse.experience.export import export as write
+    from fedse.federation.wholeness import check_experience
 
     clients = _known_client(folder, client)
     chosen = [client] if client else clients
+    check_experience(folder, chosen)
     held = [item for name in chosen for item in read_file(folder.client_folder(name) / "buffer.sqlite")]
     return write(held, target)

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command, whatever it is doing."""
+"""Ctrl-C ends a command, whatever it is doing; so does SIGTERM, for commands with something to tidy up."""
 
 from __future__ import annotations
 
@@ -6,11 +6,30 @@ import os
 import signal
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 CODE = 130
 """What a command that was interrupted leaves with."""
+
+
+TERMINATED = 143
+"""The same for SIGTERM."""
+
+
+@contextmanager
+def tidy_when_terminated() -> Iterator[None]:
+    """Leave by way of every `finally` when the process is told to end."""
+
+    def leave(*_: Any) -> None:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def never_lose_one() -> None:

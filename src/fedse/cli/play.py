@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
+from fedse.cli.console import VisibleConsole
 from fedse.cli.settings import Name, Settings
 from fedse.cli.worlds import make_world
 from fedse.worlds.world import World
@@ -24,7 +25,7 @@ def play(
     settings: Settings = None,
 ) -> None:
     """Play a task of a world in the terminal. Type `quit` to leave."""
-    console = Console(highlight=False)
+    console = VisibleConsole(highlight=False)
     place = make_world(world, settings)
     chosen = task or place.tasks("test")[0].id
     observation, _ = place.reset(options={"task": chosen})

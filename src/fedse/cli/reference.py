@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args, get_origin
 
-import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+
+from fedse.cli.console import say
 
 
 def reference() -> None:
     """Print the reference of all keys as Markdown."""
-    typer.echo(render(), nl=False)
+    say(render(), nl=False)
 
 
 def render() -> str:

@@ -99,7 +99,8 @@ def grid(what: What, model: str, base: Path | None, settings: Sequence[str], see
     """The runs behind one of the paper's experiments."""
     import json
 
-    from fedse.experiment_file import override, read_yaml
+    from fedse.experiment_file import override
+    from fedse.strict_yaml import read_yaml
     from fedse.sweeps.grid import Sweep, cells
 
     with as_file(files("fedse.cli") / "reproduce.yaml") as packaged:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from fedse.cli import interrupts
-from fedse.cli.console import make_console
+from fedse.cli.console import make_console, say
 
 if TYPE_CHECKING:
     from fedse.experiment import Federation
@@ -37,7 +37,7 @@ def run(
 
     experiment = experiments.load_experiment(file, settings or [])
     if dry_run:
-        typer.echo(experiment.to_yaml(), nl=False)
+        say(experiment.to_yaml(), nl=False)
         return
     console = make_console()
     progress = Progress(console, experiment.rounds_to_play)
@@ -71,11 +71,16 @@ def _print_estimate(console: Console, federation: Federation, rounds: int) -> No
     import shutil
 
     from fedse.cli.progress import duration
+    from fedse.errors import WorldBroke
     from fedse.federation.estimate import estimate
 
     adapter, parts = federation.initial_adapter(), federation.parts
     assert parts is not None
-    found = estimate(federation.clients, parts.model, parts.policy, parts.learner, adapter, rounds)
+    try:
+        found = estimate(federation.clients, parts.model, parts.policy, parts.learner, adapter, rounds)
+    except WorldBroke as error:
+        console.print(f"No estimate: {error}", soft_wrap=True, markup=False)
+        return
     free = shutil.disk_usage(federation.run.path).free
     console.print(
         f"{rounds} rounds, {len(federation.clients)} clients, {found.episodes:,} episodes, "

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fedse.cli.console import make_console
+from fedse.cli.console import make_console, say
 
 app = typer.Typer(help="List runs, or move one to another machine.", invoke_without_command=True)
 
@@ -52,7 +52,7 @@ def pack(
     folder = RunFolder.existing(run)
     written = target or Path(f"{folder.path.resolve().name}.fedse.tar.gz")
     portable.pack(folder, written)
-    typer.echo(f"Wrote {written} ({written.stat().st_size / 1e6:.1f} MB). It holds trajectories: treat it as private.")
+    say(f"Wrote {written} ({written.stat().st_size / 1e6:.1f} MB). It holds trajectories: treat it as private.")
 
 
 @app.command()
@@ -63,4 +63,4 @@ def unpack(
     """Lay a packed run out, ready to be resumed."""
     from fedse.runs import portable
 
-    typer.echo(f"Unpacked to {portable.unpack(packed, into)}")
+    say(f"Unpacked to {portable.unpack(packed, into)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,10 +46,13 @@ def show(
     for maker in makers if any(makers) else []:
         console.print(f"Made with {made_with.in_words(maker)}.", soft_wrap=True, highlight=False)
     console.print(_rounds_table(folder, curves(folder)))
+    for number in range(1, (folder.last_round() or 0) + 1):
+        if folder.report(number) is None:
+            console.print(f"The report of round {number} is missing: the table is without it.")
     last = folder.last_round() or 0
-    test = folder.evaluation_path("test", last)
-    if test.exists():
-        console.print(evaluation_table(json.loads(test.read_text()), f"test, adapter after round {last}"))
+    test = folder.evaluation("test", last)
+    if test is not None:
+        console.print(evaluation_table(test, f"test, adapter after round {last}"))
     if not (folder.path / "clients").is_dir():
         console.print("The trajectories of this run are on the machines of its sites.")
         return
@@ -88,7 +90,9 @@ def _rounds_table(folder: RunFolder, found: dict[str, list[dict[str, Any]]]) -> 
                 cells.append(f"{success}\n[dim]{100 * (row['invalid'] or 0):.0f} invalid[/]")
         report = folder.report(number) or {}
         losses = [
-            entry["metrics"]["loss"] for entry in report.get("clients", {}).values() if "loss" in entry["metrics"]
+            entry["metrics"]["loss"]
+            for entry in report.get("clients", {}).values()
+            if entry["metrics"].get("loss") is not None
         ]
         gap = report.get("diagnostics", {}).get("product_gap")
         table.add_row(
@@ -118,6 +122,7 @@ def _fitting(
     if client and client not in clients:
         raise BadInput(f"--client {client}: {nearest(client, clients)}This run has: {', '.join(clients)}.")
     for owner in [client] if client else clients:
+        folder.check_journal(owner, name)
         for trajectory in Journal(folder.client_folder(owner) / "episodes").read(name):
             if outcome in (None, trajectory.outcome) and purpose in (None, trajectory.purpose):
                 yield trajectory

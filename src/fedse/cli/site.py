@@ -9,30 +9,46 @@ from typing import Annotated
 import typer
 
 from fedse.cli import interrupts
+from fedse.cli.console import say
 
 app = typer.Typer(no_args_is_help=True, help="One participant of a federation over several machines.")
 
 
-@app.callback()
-def site() -> None:
-    """Keeps `run` a command of its own."""
+@app.command("init")
+def init(
+    kit: Annotated[Path, typer.Argument(help="The kit that the hub made for this site: a folder.")],
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder to make, or a site that gets a new key. By default named as the kit.")
+    ] = None,
+    experiment: Annotated[Path | None, typer.Option(help="The experiment, the same file as the hub's.")] = None,
+) -> None:
+    """Make a site of a kit and an experiment. The kit is deleted: it holds the site's secret key, which should be once."""
+    from fedse.apps.site_folder import make_site
+
+    made = make_site(kit, folder or Path(kit.resolve().name), experiment)
+    say(f"Site: {made}   (fedse site run {made})")
+    if kit.exists():
+        say(f"{kit} could not be deleted: delete it, it holds the site's secret key.")
 
 
 @app.command("run")
-def run(file: Annotated[Path, typer.Argument(help="The site's file, from the kit that the hub made.")]) -> None:
+def run(
+    file: Annotated[Path, typer.Argument(help="The site's folder, or its file.")],
+) -> None:
     """Work for the hub until stopped. Worlds, trajectories and buffer stay on this machine."""
     from fedse.apps.site_file import load_site
     from fedse.engines.flower.quiet import prepare
 
     prepare("fedse site")
+    from fedse.apps.private import private
     from fedse.apps.site import only_one, run_site
 
-    def say(text: str) -> None:
-        typer.echo(f"{time.strftime('%H:%M:%S')} {text}")
+    def tell(text: str) -> None:
+        say(f"{time.strftime('%H:%M:%S')} {text}")
 
-    loaded = load_site(file)
+    loaded = load_site(file / "site.yaml" if file.is_dir() else file)
     try:
-        with only_one(loaded):
-            run_site(loaded, say)
+        with interrupts.tidy_when_terminated(), private(loaded.options.folder), only_one(loaded):
+            run_site(loaded, tell)
     except KeyboardInterrupt:
         raise typer.Exit(interrupts.CODE) from None

@@ -115,11 +115,9 @@ def _table(made: Sequence[Cell], results: Mapping[str, Result]) -> Table:
 
 
 def _macro(cell: Cell) -> float | None:
-    import json
-
     from fedse.runs.folder import RunFolder
 
     split = "test" if cell.experiment.evaluation.test_tasks != 0 else "validation"
-    path = RunFolder.existing(cell.folder).evaluation_path(split, cell.experiment.rounds_to_play)
-    macro: float | None = json.loads(path.read_text())["macro"]
+    found = RunFolder.existing(cell.folder).evaluation(split, cell.experiment.rounds_to_play) or {}
+    macro: float | None = found.get("macro")
     return macro

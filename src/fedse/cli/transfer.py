@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedse.cli.compare import p_value
-from fedse.cli.console import make_console
+from fedse.cli.console import make_console, say
 from fedse.cli.tables import interval, percent
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def transfer(
     found = measure(federation.server, federation.clients, chosen, tell)
     rows, columns, cells = _matrix(found)
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        say(json.dumps(found, indent=2))
     else:
         console.print(_matrix_table(found, rows, columns, cells))
     shares = [[cells[name, column]["success"] for column in columns] for name in rows]

@@ -49,12 +49,13 @@ class Notebook:
 
     def before(self, round: int) -> Notes:
         """What is known when a round begins: the newest notes of any earlier one, or nothing."""
-        earlier = [path for path in sorted(self.folder.glob("*.safetensors")) if int(path.stem) < round]
+        numbered = [path for path in sorted(self.folder.glob("*.safetensors")) if path.stem.isdecimal()]
+        earlier = [path for path in numbered if int(path.stem) < round]
         if not earlier:
             return Notes({}, {})
         try:
             with safe_open(earlier[-1], framework="numpy") as content:
                 tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118, it is no mapping
                 return Notes(tensors, json.loads((content.metadata() or {}).get(VALUES, "{}")))
-        except (SafetensorError, ValueError) as error:
+        except (SafetensorError, OSError, ValueError) as error:
             raise BadInput(f"the notes in {earlier[-1]} are damaged ({error}): restore the file.") from error

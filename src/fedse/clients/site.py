@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,8 @@ from fedse.plugins import PluginOptions
 from fedse.protocols import Chat
 from fedse.seeds import stream
 from fedse.stopwatch import during
-from fedse.types import Episode, Purpose, Sampling, Task
+from fedse.types import Episode, Purpose, Sampling, Split, Task
+from fedse.worlds.answers import tasks_of
 from fedse.worlds.world import World
 
 
@@ -55,8 +56,12 @@ class Place:
 
     @property
     def world(self) -> World:
-        """An instance to ask for its tasks and its expert; episodes are played in others."""
+        """An instance to ask for its expert; episodes are played in others."""
         return _instance(self.make)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """All tasks of a split. A world that cannot tell them is a `WorldBroke`, which is this site's trouble alone."""
+        return tasks_of(self.world, split)
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ class Site:
 
 @lru_cache(maxsize=32)
 def _training(make_world: Callable[[], World]) -> frozenset[str]:
-    return frozenset(task.id for task in _instance(make_world).tasks("train"))
+    return frozenset(task.id for task in tasks_of(_instance(make_world), "train"))
 
 
 @lru_cache(maxsize=32)

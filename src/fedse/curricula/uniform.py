@@ -11,6 +11,8 @@ from fedse.types import Episode, Planned, Purpose, RoundTask, Task
 class Uniform:
     """As many tasks of each world as the experiment says. A variant overrides `chosen`."""
 
+    keeps_to_exploration = True
+
     def __init__(self, site: Site) -> None:
         self.site = site
 
@@ -31,6 +33,6 @@ class Uniform:
         """The world's training tasks, the ones to explore first."""
         del past
         place = self.site.places[label]
-        training = place.world.tasks("train")
+        training = place.tasks("train")
         order = generator(self.site.seed, place.origin.client, round, place.origin.label, "explore")
         return [training[index] for index in order.permutation(len(training))]

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from fedse.errors import TooLate
+from fedse.errors import FedseError, TooLate, WorldBroke
 from fedse.federation.sites import Sites
 from fedse.plugins import PluginOptions
 from fedse.protocols import LearnsTogether
@@ -38,8 +38,8 @@ WAVES = 16
 """Episodes of a group for each slot of the policy: so many that the end of a group, with empty slots, matters little."""
 
 Answer = ClientUpdate | ClientFailure
-Served = tuple[str, ClientUpdate | None]
-"""A client and its update, or None when its time was over."""
+Served = tuple[str, ClientUpdate | type[FedseError]]
+"""A client and its update, or why there is none."""
 
 
 class LocalEngine:
@@ -105,8 +105,13 @@ class LocalEngine:
         group = _Group()
         for name in sorted(tasks):
             work = self._clients[name].work(tasks[name])
-            with during("world"):
-                asked = next(work)
+            try:
+                with during("world"):
+                    asked = next(work)
+            except WorldBroke as error:
+                self._tell(name, tasks[name].round, error)
+                yield ClientFailure(name, tasks[name].name, WorldBroke.__name__)
+                continue
             planned = len(asked.episodes) if isinstance(asked, Play) else 0
             if group.works and group.planned + planned > WAVES * self.policy.slots:
                 yield from self._serve(group, tasks, began)
@@ -122,7 +127,7 @@ class LocalEngine:
         while group.plays or group.lessons:
             serve = self._play_together if group.plays else self._teach_together
             for name, answer in serve(group, until):
-                yield ClientFailure(name, tasks[name].name, TooLate.__name__) if answer is None else answer
+                yield ClientFailure(name, tasks[name].name, answer.__name__) if isinstance(answer, type) else answer
 
     def _play_together(self, group: _Group, until: float | None) -> Iterator[Served]:
         names = list(group.plays)
@@ -131,11 +136,10 @@ class LocalEngine:
         except TooLate:
             for name in names:
                 group.give_up(name)
-                yield name, None
+                yield name, TooLate
             return
         for name in names:
-            if (update := group.go_on(name, played.pop(name))) is not None:
-                yield name, update
+            yield from self._go_on(group, name, played.pop(name))
 
     def _played(self, group: _Group, until: float | None) -> dict[str, list[Trajectory]]:
         """What clients wait for: one batch for each adapter."""
@@ -155,19 +159,39 @@ class LocalEngine:
             if until is not None and time.monotonic() >= until:
                 for name in together:
                     group.give_up(name)
-                    yield name, None
+                    yield name, TooLate
                 continue
             learned = self._learned(group, {name: wanted.pop(name) for name in together})
             for name in together:
-                if (update := group.go_on(name, learned.pop(name))) is not None:
-                    yield name, update
+                if name in learned:
+                    yield from self._go_on(group, name, learned.pop(name))
+                else:
+                    group.give_up(name)
+                    yield name, WorldBroke
+
+    def _go_on(self, group: _Group, name: str, answer: list[Trajectory] | Learned | None) -> Iterator[Served]:
+        """Give a client what it waits for; nothing comes back while it wants something else."""
+        try:
+            if (update := group.go_on(name, answer)) is not None:
+                yield name, update
+        except WorldBroke as error:
+            self._tell(name, group.rounds[name], error)
+            group.give_up(name)
+            yield name, WorldBroke
+
+    def _tell(self, client: str, round: int, error: WorldBroke) -> None:
+        message = f"client '{client}': {error}"
+        self.tracker.record("warning", kind="world_broke", client=client, round=round, message=message)
 
     def _learned(self, group: _Group, wanted: Mapping[str, Teach]) -> dict[str, Learned | None]:
-        """What comes of the lessons of clients whose turn it is."""
+        """What comes of the lessons of clients whose turn it is; those whose world broke are missing."""
         lessons: dict[str, Lesson | None] = {}
         for name, teach in wanted.items():
             self.tracker.record("client_learning", client=name, round=group.rounds[name])
-            lessons[name] = teach.lesson()
+            try:
+                lessons[name] = teach.lesson()
+            except WorldBroke as error:
+                self._tell(name, group.rounds[name], error)
         learned = iter(self.teach([lesson for lesson in lessons.values() if lesson is not None]))
         return {name: None if lesson is None else next(learned) for name, lesson in lessons.items()}
 

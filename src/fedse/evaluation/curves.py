@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from fedse.runs.folder import RunFolder
@@ -17,9 +16,9 @@ def curves(run: RunFolder) -> dict[str, list[dict[str, Any]]]:
         if report is not None:
             _collect(found, report["evaluation"]["adapter_of_round"], report["evaluation"]["worlds"])
     for number in range(last + 1):
-        path = run.evaluation_path("validation", number)
-        if path.exists():
-            _collect(found, number, json.loads(path.read_text())["worlds"])
+        evaluation = run.evaluation("validation", number)
+        if evaluation is not None:
+            _collect(found, number, evaluation["worlds"])
     return {name: [rows[number] for number in sorted(rows)] for name, rows in sorted(found.items())}
 
 

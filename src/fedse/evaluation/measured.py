@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedse.errors import BadInput
+from fedse.errors import BadInput, RunConflict
 from fedse.evaluation.curves import curves
 from fedse.experience.journal import Journal
 from fedse.runs.folder import RunFolder
@@ -84,9 +83,10 @@ def outcomes(
                 f"{run.path}: the {split} episodes of client '{client}' after round {number} are not here: compare where "
                 f"they are, or play them again with `fedse eval {run.path} --split {split}`."
             )
+        run.check_journal(client, f"{split}-{number:04d}")
         for trajectory in journal.read(f"{split}-{number:04d}"):
             if trajectory.purpose is Purpose.EVALUATE and trajectory.outcome is not Outcome.ERROR:
-                name = places[client, trajectory.world]
+                name = _named(run, places, client, trajectory.world)
                 found[name][trajectory.task] = trajectory.outcome is Outcome.SUCCESS
             errors += trajectory.outcome is Outcome.ERROR
     return found, errors
@@ -98,8 +98,17 @@ def success_curves(run: RunFolder, places: Mapping[Place, str]) -> dict[str, dic
     for rows in curves(run).values():
         for row in rows:
             if row["success"] is not None:
-                found[places[row["client"], row["world"]]][row["adapter"]] = row["success"]
+                found[_named(run, places, row["client"], row["world"])][row["adapter"]] = row["success"]
     return found
+
+
+def _named(run: RunFolder, places: Mapping[Place, str], client: str, world: str) -> str:
+    if (client, world) not in places:
+        raise RunConflict(
+            f"{run.path} is damaged: its records name a world '{world}' of client '{client}', which its experiment does not "
+            "have; restore it from a copy."
+        )
+    return places[client, world]
 
 
 def costs(run: RunFolder, sharing: bool, pooled: bool) -> dict[int, Cost]:
@@ -109,7 +118,10 @@ def costs(run: RunFolder, sharing: bool, pooled: bool) -> dict[int, Cost]:
     for number in range(1, (run.last_round() or 0) + 1):
         report = run.report(number)
         if report is None:
-            continue
+            raise RunConflict(
+                f"{run.path}: the report of round {number} is missing, so what the run took cannot be told: restore it "
+                "from a copy of the run."
+            )
         clients = report["clients"].values()
         up = [entry.get("bytes", 0) for entry in clients]
         down = report.get("broadcast_bytes", max(up, default=0))
@@ -130,7 +142,7 @@ def agreements(run: RunFolder) -> dict[int, Agreement]:
     for number in range(1, (run.last_round() or 0) + 1):
         diagnostics = (run.report(number) or {}).get("diagnostics", {})
         if "product_gap" in diagnostics:
-            pairs = list(diagnostics.get("cosine", {}).values())
+            pairs = [value for value in diagnostics.get("cosine", {}).values() if value is not None]
             found[number] = Agreement(sum(pairs) / len(pairs) if pairs else None, diagnostics["product_gap"])
     return found
 
@@ -138,6 +150,5 @@ def agreements(run: RunFolder) -> dict[int, Agreement]:
 def has_evaluation(run: RunFolder, split: str) -> bool:
     """Whether the newest adapter was measured on the split."""
     number = run.last_round()
-    if number is None or not (path := run.evaluation_path(split, number)).exists():
-        return False
-    return bool(json.loads(path.read_text())["adapter"] == run.digest_of(number))
+    found = None if number is None else run.evaluation(split, number)
+    return number is not None and found is not None and found.get("adapter") == run.digest_of(number)

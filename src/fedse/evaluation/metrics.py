@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
 from typing import Any
 
+from fedse.privacy.names import known_kind
 from fedse.types import Outcome, Split, Trajectory, WorldScore
 
 Z95 = 1.959963984540054
@@ -36,7 +37,8 @@ def score(
     errors: dict[str, int] = {}
     for trajectory in trajectories:
         if trajectory.outcome is Outcome.ERROR:
-            errors[trajectory.error] = errors.get(trajectory.error, 0) + 1
+            kind = known_kind(trajectory.error)
+            errors[kind] = errors.get(kind, 0) + 1
     return WorldScore(
         world=world,
         split=split,

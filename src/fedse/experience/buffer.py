@@ -19,9 +19,12 @@ import numpy as np
 from pydantic import Field
 
 from fedse import atomic
+from fedse.database import look
 from fedse.errors import BufferUnusable, CannotWrite
+from fedse.experience.buffer_file import FIRST_LEARNED
 from fedse.experience.records import from_record, to_record
 from fedse.plugins import PluginOptions
+from fedse.strict_json import parse
 from fedse.types import Attempt, Outcome, Trajectory
 
 SCHEMA = 3
@@ -235,30 +238,30 @@ class Buffer:
         """Note that a client has learned from what this round reads. Only one without history has to know."""
         if not self.options.history and round < self._first_learned():
             with self._explained():
-                self._connection.execute("INSERT OR REPLACE INTO facts VALUES ('first_learned', ?)", (str(round),))
+                self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (FIRST_LEARNED, str(round)))
 
     def _first_learned(self) -> float:
         """A client may have missed round 1, or failed in it. Later than any round as long as there was none."""
-        noted = self._connection.execute("SELECT value FROM facts WHERE name = 'first_learned'").fetchone()
+        noted = self._connection.execute("SELECT value FROM facts WHERE name = ?", (FIRST_LEARNED,)).fetchone()
         return int(noted[0]) if noted else math.inf
 
     def read(self, round: int | None = None) -> list[Trajectory]:
         """What to learn from in a round (the newest), in an order that depends on nothing but the content."""
         last = max(self.rounds(), default=0) if round is None else round
         newest_first = self._connection.execute(
-            "SELECT record, token_ids, train_mask, world, task FROM trajectories WHERE round BETWEEN ? AND ?"
+            "SELECT record, token_ids, train_mask, content, world, task FROM trajectories WHERE round BETWEEN ? AND ?"
             " ORDER BY round DESC, world, task, attempt",
             (self._since(last), last),
         )
         chosen: list[Trajectory] = []
         of_task: dict[tuple[str, str], int] = {}
-        for record, token_ids, train_mask, world, task in newest_first:
+        for record, token_ids, train_mask, content, world, task in newest_first:
             if self.options.cap is not None and len(chosen) >= self.options.cap:
                 break
             of_task[world, task] = of_task.get((world, task), 0) + 1
             if self.options.per_task is not None and of_task[world, task] > self.options.per_task:
                 continue
-            chosen.append(_trajectory(record, token_ids, train_mask))
+            chosen.append(_trajectory(self.path, record, token_ids, train_mask, content))
         chosen.reverse()
         return chosen
 
@@ -309,21 +312,15 @@ class BufferedPast:
 
 def read_file(path: Path) -> list[Trajectory]:
     """Everything in a buffer file, oldest first, whoever it belongs to."""
-    if not path.exists():
-        raise BufferUnusable(f"there is no buffer {path}.")
-    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
-    try:
+    with look(path) as connection:
         schema = connection.execute("PRAGMA user_version").fetchone()[0]
         if schema > SCHEMA:
             raise BufferUnusable(f"{path} has schema {schema}, this fedse knows up to {SCHEMA}: use the newer fedse.")
+        hashed = "content" if schema > 1 else "''"
         rows = connection.execute(
-            "SELECT record, token_ids, train_mask FROM trajectories ORDER BY round, world, task, attempt"
+            f"SELECT record, token_ids, train_mask, {hashed} FROM trajectories ORDER BY round, world, task, attempt"
         )
-        return [_trajectory(*row) for row in rows]
-    except sqlite3.DatabaseError as error:
-        raise BufferUnusable(f"{path} is damaged ({error}); it was left as it is.") from error
-    finally:
-        connection.close()
+        return [_trajectory(path, *row) for row in rows]
 
 
 def _head(path: Path) -> bytes:
@@ -373,7 +370,14 @@ def _record(trajectory: Trajectory) -> str:
     return json.dumps(record, ensure_ascii=False)
 
 
-def _trajectory(record: str, token_ids: bytes, train_mask: bytes) -> Trajectory:
-    ids = np.frombuffer(token_ids, dtype="<i4").tolist()
-    mask = np.unpackbits(np.frombuffer(train_mask, dtype=np.uint8), count=len(ids)).tolist()
-    return from_record({**json.loads(record), "token_ids": ids, "train_mask": mask})
+def _trajectory(path: Path, record: str, token_ids: bytes, train_mask: bytes, content: str) -> Trajectory:
+    try:
+        if content and _content(token_ids, train_mask) != content:
+            raise ValueError("token ids do not fit the hash beside them")
+        ids = np.frombuffer(token_ids, dtype="<i4").tolist()
+        mask = np.unpackbits(np.frombuffer(train_mask, dtype=np.uint8), count=len(ids)).tolist()
+        return from_record({**parse(record, infinite=True), "token_ids": ids, "train_mask": mask})
+    except (TypeError, ValueError) as error:
+        raise BufferUnusable(
+            f"{path} is damaged (a trajectory cannot be read: {error}); it was left as it is. Restore it from a copy."
+        ) from error

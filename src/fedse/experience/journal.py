@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fedse.atomic import write_text
+from fedse.errors import BadInput
 from fedse.experience.records import from_record, to_record
+from fedse.strict_json import parse
 from fedse.types import Trajectory
 
 
@@ -26,7 +28,19 @@ class Journal:
 
     def read(self, name: str) -> Iterator[Trajectory]:
         path = self.folder / f"{name}.jsonl"
-        if path.exists():
+        if not path.exists():
+            return
+        whole = 0
+        try:
             with path.open(encoding="utf-8") as lines:
                 for line in lines:
-                    yield from_record(json.loads(line))
+                    record = parse(line, infinite=True)
+                    if not line.endswith("\n") or not isinstance(record, dict):
+                        raise ValueError("it is cut off")
+                    trajectory = from_record(record)
+                    whole += 1
+                    yield trajectory
+        except (OSError, ValueError) as error:
+            raise BadInput(
+                f"{path} is damaged after line {whole} ({error}): restore it from a copy of the run."
+            ) from error

@@ -13,6 +13,10 @@ FORMAT = 3
 """2 added `rules` to a trajectory and `learned` to its steps. A record of format 1 is read as one without rules, all of
 whose replies are learned from, which is how it was made. 3 added the category and rewards of a trajectory, and the reward
 of a step; older records are read as ones without."""
+_TEXTS = {
+    kind: [field.name for field in fields(kind) if field.type == "str"]  # Annotations are texts here.
+    for kind in (Trajectory, Step)
+}
 
 
 def to_record(trajectory: Trajectory) -> dict[str, Any]:
@@ -31,10 +35,33 @@ def _values(instance: Step | Trajectory) -> dict[str, Any]:
 
 
 def from_record(record: Mapping[str, Any]) -> Trajectory:
-    if record["format"] > FORMAT:
-        raise BadInput(
-            f"a stored trajectory has format {record['format']}, this fedse knows up to {FORMAT}: use the newer fedse."
-        )
+    """The trajectory of a record. One that is not as it was written is a `ValueError`."""
+    try:
+        if record["format"] > FORMAT:
+            raise BadInput(
+                f"a stored trajectory has format {record['format']}, this fedse knows up to {FORMAT}: use the newer fedse."
+            )
+        return _checked(_made(record))
+    except (TypeError, LookupError, AttributeError, OverflowError) as error:
+        raise ValueError(f"no trajectory: {error}") from error
+
+
+def _checked(found: Trajectory) -> Trajectory:
+    texts: list[Any] = [getattr(found, name) for name in _TEXTS[Trajectory]]
+    texts += [getattr(step, name) for step in found.steps for name in _TEXTS[Step]]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("something in it is no text")
+    numbers = (found.score, *found.rewards.values(), *(step.reward for step in found.steps))
+    if not all(isinstance(number, (int, float)) for number in numbers):
+        raise ValueError("a score or reward is no number")
+    if not all(type(number) is int for number in (found.round, found.attempt)):
+        raise ValueError("round or attempt is no number")
+    if len(found.token_ids) != len(found.train_mask):
+        raise ValueError("there are not as many flags as tokens")
+    return found
+
+
+def _made(record: Mapping[str, Any]) -> Trajectory:
     values = {key: value for key, value in record.items() if key != "format"}
     values["steps"] = tuple(Step(**step) for step in values["steps"])
     values["purpose"] = Purpose(values["purpose"])

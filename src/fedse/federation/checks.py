@@ -6,8 +6,9 @@ import numpy as np
 from pydantic import Field
 
 from fedse.adapters.packing import length
+from fedse.adapters.plan import part
 from fedse.plugins import PluginOptions
-from fedse.types import ClientUpdate, Layout, Vector
+from fedse.types import ClientUpdate, Layout, ServerState, Vector
 
 UNCHANGED = "it equals the broadcast adapter: learning changed nothing"
 
@@ -15,10 +16,13 @@ UNCHANGED = "it equals the broadcast adapter: learning changed nothing"
 class CheckOptions(PluginOptions):
     """Bounds an update has to keep. Shape, type, finiteness and a change other than zero are always checked."""
 
+    max_ratio: float | None = Field(default=100.0, gt=1)
+    """Largest norm of an update's change, as a multiple of what is usual among the clients and in earlier rounds."""
+
     max_norm: float | None = Field(default=None, gt=0)
     """Largest norm of an update's change against the broadcast adapter."""
-    max_value: float | None = Field(default=None, gt=0)
-    """Largest absolute value of any entry of an adapter."""
+    max_value: float | None = Field(default=1e6, gt=0)
+    """Largest absolute value of any entry of an adapter, a client's or the shared one."""
 
 
 def refusal(update: ClientUpdate, broadcast: Vector, layout: Layout, options: CheckOptions) -> str | None:
@@ -42,4 +46,25 @@ def refusal(update: ClientUpdate, broadcast: Vector, layout: Layout, options: Ch
     largest = float(np.abs(vector).max())
     if options.max_value is not None and largest > options.max_value:
         return f"its largest value is {largest:.4g}, above the bound {options.max_value:g}"
+    return None
+
+
+def unfit(following: ServerState, before: ServerState, options: CheckOptions) -> str | None:
+    """Why an aggregator's result can be neither stored nor broadcast, or None."""
+    shared = {name: tensor for name, tensor in following.adapter.tensors.items() if not part(name)}
+    if {name: tensor.shape for name, tensor in shared.items()} != {
+        name: tensor.shape for name, tensor in before.adapter.tensors.items() if not part(name)
+    }:
+        return "its tensors have other names or shapes than the broadcast adapter"
+    for name, tensor in following.adapter.tensors.items():
+        if tensor.dtype != np.float32:
+            return f"the values of {name} are {tensor.dtype}, not float32"
+        if not np.isfinite(tensor).all():
+            return f"{int((~np.isfinite(tensor)).sum())} values of {name} are not finite"
+        largest = float(np.abs(tensor).max(initial=0.0))
+        if options.max_value is not None and largest > options.max_value:
+            return f"the largest value of {name} is {largest:.4g}, above checks.max_value = {options.max_value:g}"
+    for name, tensor in following.memory.items():
+        if not np.isfinite(tensor).all():
+            return f"what it remembers as {name} is not finite"
     return None

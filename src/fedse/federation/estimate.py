@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 from fedse.clients.client import Client
 from fedse.clients.site import Place
+from fedse.errors import WorldBroke
 from fedse.experience.records import to_record
 from fedse.probes.evaluation import evaluation_of
 from fedse.protocols import KnowsItsSize, Learner, Model, Policy
 from fedse.rollouts.demonstrations import demonstrate
 from fedse.types import Adapter, Sampling, Trajectory
+from fedse.worlds.answers import blamed, plain_text, tasks_of
 from fedse.worlds.world import World
 
 PILOT_EPISODES = 4
@@ -32,7 +34,10 @@ class Estimate:
 def estimate(
     clients: Sequence[Client], model: Model, policy: Policy, learner: Learner, adapter: Adapter, rounds: int
 ) -> Estimate:
-    """Time and disk of `rounds` rounds and the closing evaluations, from a few expert episodes and one short decoding."""
+    """Time and disk of `rounds` rounds and the closing evaluations, from a few expert episodes and one short decoding.
+
+    Raises `WorldBroke` where a world breaks on the way.
+    """
     policy.load(adapter)
     # On a GPU the first time compiles kernels and records graphs, which a run does once.
     times = 1 if getattr(model, "device", "cpu") == "cpu" else 2
@@ -50,8 +55,11 @@ def estimate(
         )
         for label, place in client.site.places.items():
             world = place.make()
-            tasks = world.tasks("train")[:PILOT_EPISODES]
-            pilot = [demonstrate(client.name, label, world, task, model.chat, _someone) for task in tasks]
+            with blamed(world, f"a trial at client '{client.name}'"):
+                tasks = tasks_of(world, "train")[:PILOT_EPISODES]
+                pilot = [demonstrate(client.name, label, world, task, model.chat, _someone) for task in tasks]
+                if not pilot:
+                    raise WorldBroke("there is no training task.")
             steps = sum(len(item.steps) for item in pilot)
             tokens_a_step = sum(item.agent_tokens for item in pilot) / steps
             longer = (world.turn_limit + steps / len(pilot)) / 2 / (steps / len(pilot))
@@ -84,12 +92,17 @@ def _someone(world: World) -> tuple[str, str]:
 def _decoding_speed(clients: Sequence[Client], model: Model, policy: Policy) -> float:
     """Tokens a second with some conversations open at once."""
     world = next(iter(clients[0].site.places.values())).make()
-    observation, _ = world.reset(options={"task": world.tasks("train")[0].id})
+    with blamed(world, f"a trial at client '{clients[0].name}'"):
+        observation, _ = world.reset(options={"task": tasks_of(world, "train")[0].id})
+        turn, opening = (
+            model.chat.turn(plain_text(observation, "the first observation")),
+            model.chat.opening(world.rules),
+        )
     open_now = min(policy.slots, PILOT_CONVERSATIONS)
     began = time.perf_counter()
-    slots = [policy.open(model.chat.opening(world.rules), Sampling(number, 1.0)) for number in range(open_now)]
+    slots = [policy.open(opening, Sampling(number, 1.0)) for number in range(open_now)]
     for slot in slots:
-        policy.extend(slot, model.chat.turn(observation))
+        policy.extend(slot, turn)
     answered, decoded = 0, 0
     while answered < open_now:
         replies = policy.ready()

@@ -10,9 +10,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from fedse.errors import TooFewClients
+from fedse.errors import OldRound, TooFewClients
+from fedse.federation.absence import LOOK, Absence
 from fedse.plugins import PluginOptions
-from fedse.protocols import Engine, KnowsWhoIsThere, Tracker
+from fedse.protocols import Engine, Tracker
 from fedse.seeds import generator
 from fedse.types import ClientFailure, ClientUpdate, RoundTask
 
@@ -24,16 +25,24 @@ BUSY, UNREACHABLE, TOO_SLOW, NOT_NEEDED = "Busy", "Unreachable", "TooSlow", "Not
 class ParticipationOptions(PluginOptions):
     """Who takes part in a round and how long it waits. By default everybody, as long as it takes, as in the paper."""
 
-    operational: ClassVar[frozenset[str]] = frozenset({"least", "deadline_minutes"})
+    operational: ClassVar[frozenset[str]] = frozenset({"least", "deadline_minutes", "absent_minutes"})
 
     share: float = Field(default=1.0, gt=0, le=1)
     """Share of the clients that are asked in a round, drawn anew every round."""
     least: int = Field(default=1, ge=1)
-    """Stop the run when fewer clients than this answer a round; started again, it repeats the round."""
+    """No round is closed with fewer answers than this. It does not begin before so many clients are there, and nobody is
+    given up for absence below it; at the deadline the run stops, and started again, it repeats the round."""
     quorum: float = Field(default=1.0, gt=0, le=1)
     """Close a round when this share of the asked clients has answered. Below 1 the result depends on who is fast."""
     deadline_minutes: float | None = Field(default=None, gt=0)
-    """Close a round after this time. A site gives its work up at the deadline; what comes later is dropped and counted."""
+    """Close a round so long after the clients were there and asked. A site gives its work up at the deadline; what comes
+    later is dropped and counted."""
+    absent_minutes: float = Field(default=10.0, gt=0)
+    """Give a client up that cannot be reached for so long, before a round or in it; later rounds ask it when it is back."""
+
+    def asked(self, clients: int) -> int:
+        """How many of so many clients are asked in a round."""
+        return max(1, math.ceil(round(self.share * clients, 9)))
 
 
 @dataclass
@@ -48,18 +57,28 @@ class Answers:
 class Exchange:
     """Remembers from round to round who is still busy and who has gone."""
 
-    def __init__(self, engine: Engine, options: ParticipationOptions, seed: int, tracker: Tracker) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        options: ParticipationOptions,
+        seed: int,
+        tracker: Tracker,
+        failed: Callable[[ClientFailure], None] = lambda _: None,
+    ) -> None:
+        """`failed` hears of every client that says it could not do its task, and may raise."""
         self.engine = engine
         self.options = options
         self.seed = seed
         self.tracker = tracker
+        self._failed = failed
         self._busy: dict[str, str] = {}
         self._gone: set[str] = set()
+        self._absence = Absence(engine, 60 * options.absent_minutes)
 
     def invited(self, number: int) -> list[str]:
         """The clients of a round, by name."""
         clients = self.engine.clients
-        count = max(1, math.ceil(round(self.options.share * len(clients), 9)))
+        count = self.options.asked(len(clients))
         order = generator(self.seed, number, "participation").permutation(len(clients))
         return sorted(clients[index] for index in order[:count])
 
@@ -68,14 +87,15 @@ class Exchange:
     ) -> Answers:
         """Send the task and collect answers until quorum or deadline. `arrived` returns what is to be kept of an update."""
         answers = Answers()
+        reachable = self._gathered(clients, task)
         minutes = self.options.deadline_minutes
         until = math.inf if minutes is None else time.monotonic() + 60 * minutes
-        reachable = self._reachable()
         waited_for = []
         for client in clients:
             if client in self._busy:
                 answers.absent[client] = BUSY
-            elif client in self._gone and client not in reachable:
+            elif client not in reachable:
+                self._gone.add(client)
                 answers.absent[client] = UNREACHABLE
             else:
                 waited_for.append(client)
@@ -83,10 +103,15 @@ class Exchange:
         self._busy.update(dict.fromkeys(waited_for, task.name))
         self.engine.send(dict.fromkeys(waited_for, replace(task, seconds=None if minutes is None else 60 * minutes)))
         waiting = set(waited_for)
-        enough = math.ceil(round(self.options.quorum * len(clients), 9))
+        least = self._least(clients)
+        enough = max(least, math.ceil(round(self.options.quorum * len(clients), 9)))
         told = time.monotonic()
         while waiting and len(answers.updates) < enough and (left := until - time.monotonic()) > 0:
-            for reply in self.engine.poll(min(left, PATIENCE)):
+            for client in self._absence.lost(waiting):
+                if len(answers.updates) + len(waiting) - 1 >= least:
+                    waiting.discard(client)
+                    self._give_up(client, answers)
+            for reply in self.engine.poll(min(left, PATIENCE, self._absence.patience)) if waiting else []:
                 if reply.client not in self.engine.clients:
                     continue  # A stranger.
                 if self._busy.get(reply.client) == reply.task:
@@ -100,6 +125,7 @@ class Exchange:
                 told = time.monotonic()
                 if isinstance(reply, ClientFailure):
                     answers.absent[reply.client] = reply.kind
+                    self._failed(reply)
                 elif (kept := arrived(reply)) is not None:
                     answers.updates[reply.client] = kept
                 else:
@@ -108,32 +134,49 @@ class Exchange:
                 told = time.monotonic()
                 self.tracker.record("waiting", task=task.name, clients=sorted(waiting))
         self._close(waiting, answers, in_time=time.monotonic() < until)
-        if len(answers.updates) < min(self.options.least, len(clients)):
+        if len(answers.updates) < least:
             reasons = "; ".join(f"{client}: {reason}" for client, reason in sorted(answers.absent.items()))
             raise TooFewClients(
                 f"{len(answers.updates)} of {len(clients)} clients answered {task.name} ({reasons}), fewer than "
-                f"participation.least = {self.options.least}; the same command repeats it."
+                f"participation.least = {self.options.least}{_what_to_do(answers)}."
             )
         return answers
+
+    def _gathered(self, clients: Sequence[str], task: RoundTask) -> set[str]:
+        """Who can be reached, when all are there or those who are not have had time to come. Deadlines count from now on."""
+        began = told = time.monotonic()
+        while True:
+            there, now = self._absence.there(), time.monotonic()
+            missing = [client for client in clients if client not in there and client not in self._busy]
+            late = now - began >= self._absence.patience or all(client in self._gone for client in missing)
+            if not missing or (late and len(clients) - len(missing) >= self._least(clients)):
+                return there
+            if now - told >= PATIENCE:
+                told = now
+                self.tracker.record("waiting", task=task.name, clients=missing)
+            time.sleep(min(LOOK, self._absence.patience))
+
+    def _least(self, clients: Sequence[str]) -> int:
+        return min(self.options.least, len(clients))
 
     def settle(self) -> None:
         """Wait for those who are still busy with a round that closed without them, at most until its deadline."""
         minutes = self.options.deadline_minutes
         until = math.inf if minutes is None else time.monotonic() + 60 * minutes
         while self._busy and (left := until - time.monotonic()) > 0:
-            for reply in self.engine.poll(min(left, PATIENCE)):
+            for client in self._absence.lost(self._busy):
+                self._give_up(client)
+            for reply in self.engine.poll(min(left, PATIENCE, self._absence.patience)) if self._busy else []:
                 if self._busy.get(reply.client) == reply.task:
                     del self._busy[reply.client]
         self._busy.clear()
 
     def _close(self, waiting: set[str], answers: Answers, in_time: bool) -> None:
         """Say of everybody who has not answered why not, and whom the next round need not wait for."""
-        reachable = self._reachable()
+        reachable = self._absence.there()
         for client in sorted(waiting):
             if client not in reachable:
-                self._gone.add(client)
-                self._busy.pop(client, None)
-                answers.absent[client] = UNREACHABLE
+                self._give_up(client, answers)
             elif in_time:
                 answers.absent[client] = NOT_NEEDED
             else:
@@ -141,5 +184,18 @@ class Exchange:
                 self._busy.pop(client, None)
                 answers.absent[client] = TOO_SLOW
 
-    def _reachable(self) -> set[str]:
-        return set(self.engine.present() if isinstance(self.engine, KnowsWhoIsThere) else self.engine.clients)
+    def _give_up(self, client: str, answers: Answers | None = None) -> None:
+        self._gone.add(client)
+        self._busy.pop(client, None)
+        self._absence.give_up(client)
+        if answers is not None:
+            answers.absent[client] = UNREACHABLE
+
+
+def _what_to_do(answers: Answers) -> str:
+    if OldRound.__name__ not in answers.absent.values():
+        return "; the same command repeats it"
+    return (
+        ". Sites have answered later rounds of this run than its folder here knows: give the folder back (--runs), or begin "
+        "a run with another `name`"
+    )

@@ -9,19 +9,22 @@ The middle, from evaluate to send, is `Client.work`; the engine carries the adap
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from fedse.adapters.packing import pack
 from fedse.adapters.plan import plan_of, sent
 from fedse.adapters.stored import UpdateFile, store_update
 from fedse.aggregators.diagnostics import diagnose
 from fedse.aggregators.effective_step import effective_steps
-from fedse.errors import NothingTrained
-from fedse.federation.checks import UNCHANGED, CheckOptions, refusal
+from fedse.errors import BadAggregate, NothingTrained
+from fedse.federation.checks import UNCHANGED, CheckOptions, refusal, unfit
 from fedse.federation.exchange import Exchange
 from fedse.federation.shared import shared_of, with_shared, without_shared
+from fedse.federation.usual import unusual
 from fedse.protocols import Aggregator
 from fedse.stopwatch import during
 from fedse.types import ClientUpdate, RoundReport, RoundTask, ServerState
@@ -35,11 +38,12 @@ def run_round(
     spool: Path,
     arrived: Callable[[ClientUpdate], bool] = lambda _: True,
     shares: frozenset[str] = frozenset(),
+    earlier: Sequence[float] = (),
 ) -> tuple[ServerState, RoundReport]:
     """From the state after one round to the state after the next.
 
     `arrived` tells whether an update may be used; `shares` are the names under which plug-ins of clients tell each other
-    numbers.
+    numbers; `earlier` says how far updates went in the last rounds.
     """
     began = time.monotonic()
     number = state.round + 1
@@ -49,6 +53,7 @@ def run_round(
     stored: dict[str, UpdateFile] = {}
     refused: dict[str, str] = {}
     crossed: dict[str, int] = {}
+    norms: dict[str, float] = {}
 
     def take(update: ClientUpdate) -> ClientUpdate | None:
         if not arrived(update):
@@ -60,6 +65,7 @@ def run_round(
         if reason:
             refused[update.client] = reason
         elif update.vector is not None:
+            norms[update.client] = float(np.linalg.norm(update.vector.astype(np.float64) - broadcast))
             with during("disk"):
                 stored[update.client] = store_update(update, spool)
         return replace(update, vector=None, encoded=None)
@@ -73,6 +79,10 @@ def run_round(
         shared=shared_of(state),
     )
     answers = exchange.ask(exchange.invited(number), task, take)
+    if checks.max_ratio is not None:
+        far = dict(unusual(norms, float(np.linalg.norm(broadcast.astype(np.float64))), earlier, checks.max_ratio))
+        refused.update(far)
+        stored = {client: file for client, file in stored.items() if client not in far}
 
     # Sorted by name, so that the order of arrival cannot change the result.
     usable = [stored[client] for client in sorted(stored)]
@@ -83,6 +93,12 @@ def run_round(
         with during("aggregate"):
             diagnostics = diagnose(asked, usable)
             following, own = aggregator.aggregate(without_shared(state), usable)
+            if reason := unfit(following, state, checks):
+                raise BadAggregate(
+                    f"the aggregator {type(aggregator).__name__} made an adapter of round {number} that cannot be used "
+                    f"({reason}): nothing of the round was stored; choose another aggregator or other options of it, and "
+                    "the same command repeats the round."
+                )
             diagnostics.update(effective_steps(state.adapter, following.adapter, usable, plan))
             diagnostics.update(own)
     else:

@@ -11,23 +11,25 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from fedse import atomic
 from fedse.adapters.files import read_adapter, write_adapter
 from fedse.adapters.packing import pack
-from fedse.errors import RunConflict, Stopped, TooManyErrors
+from fedse.clients.kept import kept
+from fedse.errors import RunConflict, Stopped, TooManyErrors, WorldBroke
 from fedse.evaluation.metrics import row, summarise
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import Exchange, ParticipationOptions
 from fedse.federation.reply_form import mostly_invalid
 from fedse.federation.round import run_round
 from fedse.federation.standing import standing
+from fedse.federation.usual import earlier_norms
 from fedse.plugins import PluginOptions
 from fedse.protocols import Aggregator, Engine, Tracker
 from fedse.runs.folder import RunFolder
 from fedse.stopwatch import during
-from fedse.types import Adapter, ClientUpdate, RoundReport, RoundTask, ServerState, Split
+from fedse.types import Adapter, ClientFailure, ClientUpdate, RoundReport, RoundTask, ServerState, Split
 
 
 class LimitOptions(PluginOptions):
@@ -68,7 +70,8 @@ class Server:
         self.limits = limits
         self.tracker = tracker
         self.shares = shares
-        self.exchange = Exchange(engine, participation or ParticipationOptions(), seed, tracker)
+        self.exchange = Exchange(engine, participation or ParticipationOptions(), seed, tracker, self._client_failed)
+        self._noted: dict[str, set[str]] | None = None
 
     def federate(self, rounds: int, begin: Callable[[], Adapter], deadline: float | None = None) -> ServerState:
         """Run up to round `rounds` from the newest complete one. Raises `Stopped` at the first round past the deadline."""
@@ -81,7 +84,14 @@ class Server:
                 raise Stopped
             self.tracker.record("round_started", round=state.round + 1)
             state, report = run_round(
-                state, self.exchange, self.aggregator, self.checks, self.run.spool, self._client_finished, self.shares
+                state,
+                self.exchange,
+                self.aggregator,
+                self.checks,
+                self.run.spool,
+                self._client_finished,
+                self.shares,
+                earlier_norms(self.run, state.round),
             )
             self._save(state, report)
             self.tracker.record(
@@ -133,9 +143,17 @@ class Server:
         )
         return False
 
+    def _client_failed(self, failure: ClientFailure) -> None:
+        """A world that cannot even be played is as bad as one in which every episode breaks."""
+        if failure.kind == WorldBroke.__name__ and self.limits.broken == "stop":
+            raise TooManyErrors(
+                f"client '{failure.client}' could not do {failure.task}, because a world of its own broke (what it said "
+                "stands above, or in the site's log): mend the world, or set `limits.broken: leave_out`; the same command "
+                "repeats the round."
+            )
+
     def evaluate(self, number: int, split: Split, world: str = "") -> dict[str, Any]:
         """Play the adapter after round `number` on a split at the clients, and store the result. Nothing is learned."""
-        path = self.run.evaluation_path(split, number, world)
         adapter = self.load(number).adapter
         task = RoundTask(number, "evaluate", pack(adapter), adapter.layout, adapter.config, split, world)
         self.exchange.settle()
@@ -148,28 +166,47 @@ class Server:
         if answers.absent:
             result["absent"] = answers.absent
         with during("disk"):
-            atomic.write_text(path, json.dumps(result, indent=2) + "\n")
+            journals = [
+                self.run.client_folder(client) / "episodes" / f"{task.name}.jsonl" for client in sorted(received)
+            ]
+            self.run.store_evaluation(self.run.evaluation_path(split, number, world), result, journals)
         self.tracker.record("evaluated", round=number, split=split, macro=result["macro"], micro=result["micro"])
         return result
 
     def evaluate_once(self, number: int, split: Split) -> dict[str, Any]:
         """The stored result if this adapter was measured on the split already, otherwise a new one."""
-        path = self.run.evaluation_path(split, number)
-        if path.exists():
-            stored: dict[str, Any] = json.loads(path.read_text())
-            if stored["adapter"] == self.run.digest_of(number):
-                return stored
+        stored = self.run.evaluation(split, number)
+        if stored is not None and stored.get("adapter") == self.run.digest_of(number):
+            return stored
         return self.evaluate(number, split)
 
     def load(self, number: int) -> ServerState:
         """The state after a round, verified against the manifest."""
+        self.run.check_state(number)
         folder = self.run.round_folder(number)
-        recorded = self.run.digest_of(number)
         adapter = read_adapter(folder / "adapter")
-        if adapter.digest() != recorded:
+        if adapter.digest() != self.run.digest_of(number):
             raise RunConflict(f"the adapter in {folder} is not the one the manifest recorded: restore the folder.")
         memory_file = folder / "server" / "memory.safetensors"
-        return ServerState(number, adapter, load_file(memory_file) if memory_file.exists() else {})
+        try:
+            return ServerState(number, adapter, load_file(memory_file) if memory_file.exists() else {})
+        except (SafetensorError, OSError) as error:
+            raise RunConflict(f"{memory_file} is damaged ({error}): restore it from a copy of the run.") from error
+
+    def _kept(self, number: int) -> dict[str, dict[str, str]]:
+        """What clients on this disk keep after a round that no record names yet."""
+        if self._noted is None:
+            records = [self.run.record(earlier) for earlier in range(number)]
+            self._noted = {}
+            for client in self.engine.clients:
+                named = [record.clients.get(client, {}) for record in records if record is not None]
+                self._noted[client] = {name for digests in named for name in digests}
+        found = {}
+        for client, noted in self._noted.items():
+            if new := kept(self.run.client_folder(client), number, noted):
+                found[client] = new
+                noted |= new.keys()
+        return found
 
     def _save(self, state: ServerState, report: RoundReport | None) -> None:
         def write(folder: Path) -> None:
@@ -182,7 +219,13 @@ class Server:
                 (folder / "report.json").write_text(json.dumps(finite(to_json(report)), indent=2) + "\n")
 
         with during("disk"):
-            self.run.save_round(state.round, state.adapter.digest(), write)
+            self.run.save_round(
+                state.round,
+                state.adapter.digest(),
+                write,
+                lambda: self._kept(state.round),
+                report.absent if report is not None else (),
+            )
 
 
 def to_json(report: RoundReport) -> Mapping[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedse.adapters.plan import Plan
 from fedse.clients.client import Client
 from fedse.errors import BadInput
+from fedse.federation.expected import Expected
 from fedse.protocols import Engine, Learner, Model, Policy, Tracker
 
 
@@ -38,6 +39,8 @@ class Sites:
     plan: Plan
     """What of the adapter sites send."""
     tracker: Tracker
+    expected: Expected = field(default_factory=Expected)
+    """What their answers may hold."""
     here: Callable[[], Household] = _nobody
     """All sites, in this process."""
     elsewhere: Callable[[str], Engine] = _nobody

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any, Protocol, runtime_checkable
 
-from fedse import atomic
+from fedse import atomic, strict_json
 from fedse.adapters.packing import pack
 from fedse.clients.client import Client
 from fedse.errors import BadInput
@@ -46,8 +46,8 @@ def transfer(
     """
     number = server.run.last_round() or 0
     path = server.run.path / "evaluations" / f"transfer-{split}-{number:04d}.json"
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    if found.get("adapter") != server.run.digest_of(number):
+    found: dict[str, Any] = strict_json.read_object(path) if path.exists() else {}
+    if found.get("adapter") != server.run.digest_of(number) or not isinstance(found.get("rows"), dict):
         found = {"round": number, "split": split, "adapter": server.run.digest_of(number), "rows": {}}
     for name, make in _adapters(server, clients, number):
         if name in found["rows"]:

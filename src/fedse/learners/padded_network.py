@@ -66,11 +66,32 @@ class PaddedNetwork:
         if self._checkpointing:
             self.network.get_base_model().gradient_checkpointing_enable({"use_reentrant": False})
         try:
-            yield
+            with _without_dropout(self.network):
+                yield
         finally:
             if self._checkpointing:
                 self.network.get_base_model().gradient_checkpointing_disable()
             self.network.eval()
+
+
+@contextmanager
+def _without_dropout(network: Any) -> Iterator[None]:
+    """Dropout draws from torch's global stream, so that no run could be repeated or go on; LoRA is fitted without it."""
+    zeroed: list[tuple[Any, str, float]] = []
+    for module in network.modules():
+        if getattr(module, "gradient_checkpointing", False):
+            # Layers compute twice only while they train; what they drop by themselves is an attribute.
+            chances = [(name, value) for name, value in vars(module).items() if "drop" in name and type(value) is float]
+            for name, value in chances:
+                zeroed.append((module, name, value))
+                setattr(module, name, 0.0)
+        elif not type(module).__module__.startswith("bitsandbytes"):
+            module.training = False
+    try:
+        yield
+    finally:
+        for module, name, value in zeroed:
+            setattr(module, name, value)
 
 
 def collate(examples: Sequence[Example], device: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

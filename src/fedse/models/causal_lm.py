@@ -39,6 +39,8 @@ class ModelOptions(PluginOptions):
     """"auto" takes a GPU when there is one; or cpu, cuda, cuda:1 and so on."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of the frozen base; "auto" is bfloat16 on a GPU and float32 elsewhere. LoRA tensors are float32."""
+    context: int | None = Field(default=None, ge=128)
+    """Longest conversation in tokens, at most what the model can hold; null is all of that. The paper has 4,096."""
     lora: LoraOptions = LoraOptions()
     """The adapter that is trained and exchanged."""
     threads: int | None = Field(default=None, ge=1)
@@ -67,10 +69,16 @@ class CausalLM:
         base, tokenizer = self.load(self._dtype(torch))
         base.requires_grad_(False)
         base.name_or_path = self.name
-        self.context = int(base.config.get_text_config().max_position_embeddings)
-        self.chat = TemplateChat(tokenizer, self.name)
+        self.context = self._context(base)
+        self.chat = TemplateChat(tokenizer, self.name, _end_tokens(base))
         self.tokenizer = tokenizer
         lora = self.options.lora
+        if lora.targets == "all-linear" and (fused := fused_experts(base)):
+            raise BadInput(
+                f'model.lora.targets: {self.name} keeps its experts in fused tensors (such as {fused}), which "all-linear" '
+                "does not reach, so most of the model would learn nothing: name the layers that shall learn, such as "
+                f"`targets: [{', '.join(attention_layers(base))}]`."
+            )
         config = peft.LoraConfig(
             r=lora.rank,
             lora_alpha=lora.alpha,
@@ -86,6 +94,15 @@ class CausalLM:
             raise BadInput(f"model.lora.targets: {error}") from error
         self._config = _plain(config.to_dict())
         self.network.eval()
+
+    def _context(self, base: Any) -> int:
+        own = getattr(base.config.get_text_config(), "max_position_embeddings", None)
+        wanted = self.options.context
+        if own is None and wanted is None:
+            raise BadInput(f"model.context: {self.name} does not say how long a conversation may be: set it.")
+        if own is not None and wanted is not None and wanted > own:
+            raise BadInput(f"model.context: {self.name} holds {own} tokens, and {wanted} are asked for: set it lower.")
+        return int(own if wanted is None else wanted)  # type: ignore[arg-type]
 
     def load(self, dtype: torch.dtype) -> tuple[Any, Any]:
         """The causal language model and its tokenizer, which has a chat template."""
@@ -137,6 +154,28 @@ class CausalLM:
         load_adapter(self.network, adapter)
         self.network.merge_and_unload().save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+
+def _end_tokens(base: Any) -> list[int]:
+    """Every token with which the model may end what it says, by its generation configuration."""
+    told = getattr(getattr(base, "generation_config", None), "eos_token_id", None)
+    return [] if told is None else [told] if isinstance(told, int) else list(told)
+
+
+def fused_experts(base: Any) -> str:
+    """Name of a tensor that holds the matrices of many experts in one, as layers of a mixture often do; empty: none."""
+    for path, module in base.named_modules():
+        if not type(module).__module__.startswith("torch."):
+            for name, parameter in module.named_parameters(recurse=False):
+                if parameter.dim() == 3:
+                    return f"{path}.{name}"
+    return ""
+
+
+def attention_layers(base: Any) -> list[str]:
+    """Names of the linear layers inside attention."""
+    paths = [path.split(".") for path, module in base.named_modules() if type(module).__name__ == "Linear"]
+    return sorted({path[-1] for path in paths if any("attn" in piece or "attention" in piece for piece in path[:-1])})
 
 
 def _plain(config: dict[str, Any]) -> dict[str, Any]:

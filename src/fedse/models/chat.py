@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Any
 
@@ -27,7 +27,8 @@ class TemplateChat:
     again once the next message arrives; here it stays, so that what was generated is what is learned from.
     """
 
-    def __init__(self, tokenizer: Any, name: str) -> None:
+    def __init__(self, tokenizer: Any, name: str, further_ends: Iterable[int] = ()) -> None:
+        """`further_ends` are other tokens with which a reply may end; those that are ordinary text are left out."""
         from tokenizers import Tokenizer
 
         self._tokenizer = tokenizer
@@ -47,7 +48,7 @@ class TemplateChat:
                 f"sample: {_GIVE_ANOTHER}, one that closes each turn with such a token."
             )
         end = between_ids[ends[0]]
-        self.end_ids = frozenset({end})
+        self.end_ids = frozenset({end, *(specials & set(further_ends))})
         self._end = end
         self._head = self._delimiter(head)
         self._middle = self._delimiter(middle)

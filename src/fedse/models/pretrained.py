@@ -111,6 +111,11 @@ class Pretrained(CausalLM):
                 **source.settings,
             )
         except Exception as error:  # Its type depends on what is wrong: a file, a setting, a library, a device.
+            if self.options.attention == "sdpa" and "scaled_dot_product" in str(error):
+                raise BadInput(
+                    f"model.attention: '{source.place}' computes attention in a way of its own, which sdpa cannot: set "
+                    "`attention: eager`."
+                ) from error
             raise BadInput(
                 f"model: cannot load the weights of '{source.place}' ({_first_line(error)}): check that its files are "
                 "complete, and that `attention`, `device_map` and `quantization` suit the model and this machine."

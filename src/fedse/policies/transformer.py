@@ -71,14 +71,15 @@ class TransformerPolicy:
                 "'served' with policy 'api'."
             )
         config = model.network.config.get_text_config()
-        # A window as wide as the context hides nothing.
-        windowed = 0 < (getattr(config, "sliding_window", None) or 0) < model.context
-        kinds = getattr(config, "layer_types", None) or (["sliding"] if windowed else [])
-        if odd := next((kind for kind in kinds if kind != "full_attention"), None):
+        kinds = getattr(config, "layer_types", None) or []
+        if odd := next((kind for kind in kinds if kind not in ("full_attention", "sliding_attention")), None):
             raise BadInput(
-                f"model: {model.name} has layers with {odd.replace('_', ' ')}, and the transformer policy keeps full "
-                "attention only: choose a model without them."
+                f"model: {model.name} has layers with {odd.replace('_', ' ')}, and the transformer policy knows full and "
+                "sliding attention only: choose a model without them."
             )
+        window = int(getattr(config, "sliding_window", None) or 0) if set(kinds) != {"full_attention"} else 0
+        # One as wide as the context hides nothing.
+        self._window = window if window < model.context else 0
         import torch
 
         self.options = TransformerOptions(**options)
@@ -90,6 +91,7 @@ class TransformerPolicy:
         self._decoder = self.make_decoder()
         self._conversations: dict[int, _Conversation] = {}
         self._openings: dict[tuple[int, ...], Any] = {}
+        self._closing = model.chat.reply("")[-1]
         if self.asks_for_actions:
             self._spelling = Spelling(model.chat, config.vocab_size, model.name)
 
@@ -102,9 +104,10 @@ class TransformerPolicy:
 
         network = self.model.network
         # What a restricted reply may say next is worked out on the host, which recorded steps do not wait for.
-        if not self.options.legal_actions and GraphedDecoder.suits(network):
+        if not self.options.legal_actions and not self._window and GraphedDecoder.suits(network):
             return GraphedDecoder(self.model, self.slots)
-        forward: ForwardPass = LlamaForward(network) if LlamaForward.suits(network) else NetworkForward(network)
+        plain = not self._window and LlamaForward.suits(network)
+        forward: ForwardPass = LlamaForward(network) if plain else NetworkForward(network, self._window)
         return StepwiseDecoder(self.model, self.slots, forward)
 
     def load(self, adapter: Adapter) -> None:
@@ -222,12 +225,12 @@ class TransformerPolicy:
         held = self._conversations[slot]
         assert held.reply is not None
         held.reply.extend(tokens)
-        ended = held.reply[-1] in self.model.chat.end_ids
-        if not ended and len(held.reply) < held.most:
+        if held.reply[-1] not in self.model.chat.end_ids and len(held.reply) < held.most:
             return None
         complete, held.reply = held.reply, None
         # The last token was drawn and not fed back.
         held.length += len(complete) - 1
         held.unfed = complete[-1:]
         held.drawn += len(complete)
-        return Reply(slot, tuple(complete), ended)
+        # With another end than the template's, the turn is still to be closed.
+        return Reply(slot, tuple(complete), complete[-1] == self._closing)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,11 +18,17 @@ from fedse import atomic
 from fedse.adapters.rounding import decode, encode, loss
 from fedse.errors import TooMuchLeaves
 from fedse.plugins import PluginOptions
+from fedse.privacy.names import Names
 from fedse.types import ClientUpdate, Precision, Vector
 
 ALLOWED = ("vector", "layout", "counts", "metrics", "scores")
 """Fields of every update that carry content, beside `shared/` and `probes/` where plug-ins have something to tell. Engines
 send these, the names of client and task, and nothing else."""
+
+
+ORACLES = frozenset({"first_loss"})
+"""Metrics that tell how well the adapter that came in knows the site's experience. Whoever chooses it could ask with
+them whether something is in the buffer."""
 
 
 class SendingOptions(PluginOptions):
@@ -39,12 +45,16 @@ class SendingOptions(PluginOptions):
 class Door:
     """Rounds, measures and records an update. A client hands out nothing that did not pass here."""
 
-    def __init__(self, ledger: Path, options: SendingOptions) -> None:
+    def __init__(self, ledger: Path, options: SendingOptions, names: Names) -> None:
         self.ledger = ledger
         self.options = options
+        self.names = names
+        self.withheld: frozenset[str] = frozenset()
+        """Metrics that stay here."""
 
     def release(self, update: ClientUpdate, broadcast: Vector) -> ClientUpdate:
         """The update as the server will see it, and its line for each field in the ledger."""
+        update = self.names.only_known(replace(update, metrics=self._without_withheld(update.metrics)))
         if update.vector is not None:
             encoded = encode(update.vector, broadcast, self.options.precision)
             arrives = decode(encoded, broadcast)
@@ -61,6 +71,11 @@ class Door:
             )
         self._write(update, leaving)
         return update
+
+    def _without_withheld(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
+        """After a single epoch the loss is the first loss, under another name."""
+        secret = {metrics[name] for name in self.withheld & metrics.keys()}
+        return {name: value for name, value in metrics.items() if name not in self.withheld and value not in secret}
 
     def repeat(self, update: ClientUpdate) -> ClientUpdate:
         """Write down that an update that was released before leaves once more."""

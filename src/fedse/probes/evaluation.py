@@ -16,6 +16,7 @@ from fedse.seeds import generator
 from fedse.stopwatch import during
 from fedse.types import Episode, Purpose, RoundTask, Split, Task, Trajectory, WorldScore
 from fedse.worlds import reference
+from fedse.worlds.answers import blamed
 
 
 class EvaluationOptions(PluginOptions):
@@ -62,15 +63,15 @@ class Evaluation:
             count = self.options.tasks
         else:
             count = self.options.between
-        world = self.site.places[label].world
-        tasks = world.tasks(task.split)
-        order = generator("held out", world.name, task.split).permutation(len(tasks))
+        place = self.site.places[label]
+        tasks = place.tasks(task.split)
+        order = generator("held out", place.world.name, task.split).permutation(len(tasks))
         return [tasks[index] for index in order[:count]]
 
     def _measure_references(self, label: str, split: Split, tasks: tuple[Task, ...]) -> tuple[float, float | None]:
         del split
         world = self.site.places[label].world
-        with during("world"):
+        with during("world"), blamed(world, "its expert"):
             return reference.floor(world, tasks), reference.ceiling(world, tasks) if world.has_expert else None
 
 

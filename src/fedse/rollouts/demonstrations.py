@@ -14,6 +14,7 @@ from fedse.rollouts.replies import compose
 from fedse.seeds import generator
 from fedse.stopwatch import during
 from fedse.types import Outcome, Purpose, Step, Task, Trajectory
+from fedse.worlds.answers import BREAKING, finite_number, plain_text, tasks_of
 from fedse.worlds.world import World
 
 
@@ -30,6 +31,8 @@ class NoDemonstrations:
 class Demonstrations:
     """Successful episodes of the world's expert on training tasks, tokenised once."""
 
+    bounded_by = "tasks"
+
     class Options(PluginOptions):
         tasks: int = Field(default=200, ge=1)
         """Training tasks of each world that the expert shows; fewer where the world has fewer."""
@@ -39,15 +42,15 @@ class Demonstrations:
 
     def size(self, client: str, label: str, world: World) -> int:
         del client, label
-        return min(self.tasks, len(world.tasks("train")))
+        return min(self.tasks, len(tasks_of(world, "train")))
 
     def trajectories(self, client: str, label: str, world: World, chat: Chat, seed: int) -> list[Trajectory]:
-        training = world.tasks("train")
+        training = tasks_of(world, "train")
         order = generator(seed, client, label, "demonstrations").permutation(len(training))
         shown = []
         for index in order[: self.tasks]:
             # A world that breaks under the expert is an error, not a demonstration; the others stand.
-            with suppress(Exception):
+            with suppress(*BREAKING):
                 shown.append(demonstrate(client, label, world, training[index], chat))
         found = [trajectory for trajectory in shown if trajectory.outcome is Outcome.SUCCESS]
         if not found:
@@ -68,13 +71,14 @@ def demonstrate(
 ) -> Trajectory:
     """The episode of whoever chooses thoughts and actions (the expert), in the same form as the agent's own."""
     observation, _ = world.reset(options={"task": task.id})
-    rules = world.rules
+    rules = plain_text(world.rules, "what the rules say")
     steps: list[Step] = []
     while True:
         thought, action = choose(world)
         following, reward, terminated, truncated, info = world.step(action)
-        said = compose(thought, action)
-        steps.append(Step(observation, said, thought, action, bool(info["valid"]), reward=float(reward)))
+        said = plain_text(compose(thought, action), "what the expert says")
+        seen, worth = plain_text(observation, "an observation"), finite_number(reward, "the reward")
+        steps.append(Step(seen, said, thought, action, bool(info["valid"]), reward=worth))
         observation = following
         if terminated or truncated:
             break
@@ -84,10 +88,10 @@ def demonstrate(
         task.id,
         rules,
         steps,
-        observation,
+        plain_text(observation, "an observation"),
         chat,
         outcome=Outcome.SUCCESS if info["success"] else Outcome.FAILURE,
-        score=float(info["score"]),
+        score=finite_number(info["score"], "the score"),
         category=task.category,
     )
 

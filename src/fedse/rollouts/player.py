@@ -12,9 +12,10 @@ from typing import Any
 from fedse.errors import BadInput, TooLate
 from fedse.protocols import Chat, Policy, Reply, Restricts
 from fedse.rollouts.replies import ParsedReply, parse
-from fedse.rollouts.stepping import Answer, MakeWorld, legal_actions, worlds_in
+from fedse.rollouts.stepping import Answer, MakeWorld, worlds_in
 from fedse.stopwatch import during
 from fedse.types import Episode, Outcome, Step, Trajectory
+from fedse.worlds.answers import blamed, legal_actions, tasks_of
 
 
 @dataclass
@@ -227,8 +228,9 @@ def check_actions(policy: Policy, worlds: Iterable[tuple[str, MakeWorld]]) -> No
     if isinstance(policy, Restricts) and policy.asks_for_actions:
         for label, make_world in worlds:
             world = make_world()
-            world.reset(options={"task": world.tasks("train")[0].id})
-            actions = legal_actions(world)
+            with blamed(world, "its first training task"):
+                world.reset(options={"task": tasks_of(world, "train")[0].id})
+                actions = legal_actions(world)
             if actions is None:
                 raise _unlisted(label)
             policy.require_room(actions)

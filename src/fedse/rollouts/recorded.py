@@ -13,7 +13,8 @@ from fedse.plugins import FilePath, PluginOptions
 from fedse.protocols import Chat, Model
 from fedse.rollouts.agentgym_file import Problem, Record, RecordFile, read_records
 from fedse.rollouts.demonstrations import demonstration
-from fedse.types import Trajectory
+from fedse.types import Split, Trajectory
+from fedse.worlds.answers import tasks_of
 from fedse.worlds.foreign.agentgym_client import AgentGymServer
 from fedse.worlds.world import World
 
@@ -73,8 +74,9 @@ class Recorded:
                     "tokens: use a model with a longer context, or take them out.",
                 }
             )
-        held_out = {task.id for split in ("validation", "test") for task in world.tasks(split)}
-        held_out -= {task.id for task in world.tasks("train")}
+        splits: tuple[Split, ...] = ("validation", "test")
+        held_out = {task.id for split in splits for task in tasks_of(world, split)}
+        held_out -= {task.id for task in tasks_of(world, "train")}
         leaked = sum(task in held_out for task, _ in chosen)
         if leaked:
             warnings.append(

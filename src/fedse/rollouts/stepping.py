@@ -6,7 +6,6 @@ Work is asked for first and fetched afterwards, in the same order, so that sever
 from __future__ import annotations
 
 import multiprocessing
-import traceback
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from fedse.types import LegalActions
+from fedse.worlds.answers import BREAKING, detail_of, finite_number, kind_of, legal_actions, plain_text
 from fedse.worlds.world import World
 
 MakeWorld = Callable[[], World]
@@ -65,30 +65,33 @@ class WorldsHere:
     def _guarded(self, number: int, work: Callable[[], Answer]) -> Answer:
         try:
             return work()
-        except Exception as error:
+        except BREAKING as error:
             # A world that broke may be in any state, so it is not used again.
             self._worlds.pop(number, None)
-            detail = "".join(traceback.format_exception(error))
-            return Answer(error=type(error).__name__, detail=detail)
+            return Answer(error=kind_of(error), detail=detail_of(error))
 
     def _reset(self, number: int, make_world: MakeWorld, task: str) -> Answer:
         if number not in self._worlds:
             self._worlds[number] = make_world()
         world = self._worlds[number]
         observation, _ = world.reset(options={"task": task})
-        return Answer(observation, world.rules, actions=self._actions(world, over=False))
+        return Answer(
+            plain_text(observation, "the first observation"),
+            plain_text(world.rules, "what the rules say"),
+            actions=self._actions(world, over=False),
+        )
 
     def _step(self, number: int, action: str) -> Answer:
         world = self._worlds[number]
         observation, reward, terminated, truncated, info = world.step(action)
-        over = terminated or truncated
+        over = bool(terminated or truncated)
         return Answer(
-            observation,
+            plain_text(observation, "an observation"),
             over=over,
             valid=bool(info["valid"]),
             success=over and bool(info["success"]),
-            score=float(info["score"]) if over else 0.0,
-            reward=float(reward),
+            score=finite_number(info["score"], "the score") if over else 0.0,
+            reward=finite_number(reward, "the reward"),
             actions=self._actions(world, over),
         )
 
@@ -162,9 +165,3 @@ def _serve(end: Connection, listing: bool) -> None:
 def worlds_in(processes: int, listing: bool = False) -> WorldsHere | WorldsInProcesses:
     """Worlds in this process (0) or in as many workers."""
     return WorldsInProcesses(processes, listing) if processes else WorldsHere(listing)
-
-
-def legal_actions(world: World) -> LegalActions | None:
-    """What may be done in the present state, or None where the world does not tell."""
-    listed, free = world.legal_actions(), world.open_actions()
-    return LegalActions(tuple(listed or ()), tuple(free)) if listed or free else None

@@ -1,28 +1,36 @@
 """The run folder. Whatever the manifest names is complete; anything else is left over from an interrupted round.
 
 experiment.yaml   events.jsonl   manifest.json
-rounds/0007/{adapter/, server/, report.json}      the state after round 7; round 0 is the beginning
-clients/NAME/{buffer.sqlite, episodes/, private/} stays with the client
+rounds/0007/{adapter/, server/, report.json, digests.json}   the state after round 7; round 0 is the beginning
+clients/NAME/{buffer.sqlite, episodes/, private/}            stays with the client
 evaluations/test-0020.json
+set_aside/1/                                                 what was damaged when the run went on from an earlier round
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 from fedse import __version__, atomic
-from fedse.errors import BadInput, RunConflict
+from fedse.errors import BadInput, CannotWrite, RunConflict
+from fedse.runs import record, reports
+from fedse.runs.manifest import FORMAT, read_manifest, write_manifest
+from fedse.runs.record import Digests, RoundRecord
 from fedse.stopwatch import during
 
-FORMAT = 1
+__all__ = ["FORMAT", "EventLog", "RunFolder"]
 Writer = Callable[[Path], None]
+Kept = Callable[[], Mapping[str, Digests]]
+"""What clients keep that no earlier record names."""
 
 
 class RunFolder:
@@ -31,6 +39,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: IO[str] | None = None
+        self._made: list[Path] = []
 
     @classmethod
     def existing(cls, path: Path) -> RunFolder:
@@ -45,16 +54,20 @@ class RunFolder:
     def create(
         cls, path: Path, experiment: str, digest: str, start: str = "", worlds: Mapping[str, str] | None = None
     ) -> RunFolder:
+        """See `begin`."""
+        folder = cls(path)
+        folder.begin(experiment, digest, start, worlds)
+        return folder
+
+    def begin(self, experiment: str, digest: str, start: str = "", worlds: Mapping[str, str] | None = None) -> None:
         """Begin a run, or come back to the one that is there. `start` is a hash of the files that buffers begin with,
         `worlds` says which version of each world it is made with."""
-        folder = cls(path)
-        if not (path / "manifest.json").exists():
-            with atomic.explained(path):
-                path.mkdir(parents=True, exist_ok=True)
-            if leftover := sorted(item.name for item in path.iterdir() if item.name not in _OWN):
-                raise RunConflict(f"{path} is not empty and not a run (it holds {leftover[0]}): choose another folder.")
-            atomic.write_text(path / "experiment.yaml", experiment)
-            folder._write_manifest(
+        if not (self.path / "manifest.json").exists():
+            with atomic.explained(self.path):
+                self.path.mkdir(parents=True, exist_ok=True)
+            self.check_free()
+            atomic.write_text(self.path / "experiment.yaml", experiment)
+            self._write_manifest(
                 {
                     "format": FORMAT,
                     "fedse": __version__,
@@ -64,46 +77,84 @@ class RunFolder:
                     "rounds": {},
                 }
             )
-        return cls.existing(path)
+        self.manifest()
+
+    def check_free(self) -> None:
+        """Refuse a folder that holds something else than a run."""
+        if not self.path.is_dir() or (self.path / "manifest.json").exists():
+            return
+        if leftover := sorted(item.name for item in self.path.iterdir() if item.name not in _OWN):
+            raise RunConflict(
+                f"{self.path} is not empty and not a run (it holds {leftover[0]}): choose another folder."
+            )
 
     def lock(self) -> None:
-        """Hold the folder for this process, so that two commands cannot write the same run."""
-        with atomic.explained(self.path):
-            self._lock = (self.path / ".lock").open("w")
+        """Hold the folder for this process, so that two commands cannot write the same run. It is made if need be."""
+        self._lock = self._lock_file()
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RunConflict(f"{self.path} is in use by another process: wait for it or stop it.") from error
-
-    def unlock(self) -> None:
-        if self._lock is not None:
+            # Whoever had it may have removed it in between: then this is nobody's lock any more.
+            held, there = os.fstat(self._lock.fileno()), (self.path / _LOCK).stat()
+            if (held.st_dev, held.st_ino) != (there.st_dev, there.st_ino):
+                raise FileNotFoundError
+        except (BlockingIOError, FileNotFoundError) as error:
             self._lock.close()
             self._lock = None
+            raise RunConflict(f"{self.path} is in use by another process: wait for it or stop it.") from error
+
+    def _lock_file(self) -> IO[str]:
+        with atomic.explained(self.path):
+            self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                return (self.path / _LOCK).open("w")
+            except FileNotFoundError as error:
+                raise RunConflict(f"{self.path} is in use by another process: wait for it or stop it.") from error
+
+    def lock_to_read(self) -> None:
+        """Keep others from writing while the run is read. On a medium that takes no writing there is nobody to keep off."""
+        try:
+            self.lock()
+        except CannotWrite as error:
+            cause = error.__cause__
+            if not isinstance(cause, OSError) or cause.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise
+
+    def unlock(self) -> None:
+        if self._lock is None:
+            return
+        if not (self.path / "manifest.json").exists():
+            # Nothing came of it: the disk is left as it was.
+            with suppress(OSError):
+                (self.path / _LOCK).unlink()
+                for folder in self._made:
+                    folder.rmdir()
+        self._lock.close()
+        self._lock = None
 
     def experiment(self) -> str:
         return (self.path / "experiment.yaml").read_text()
 
+    def check_experiment(self) -> None:
+        """Refuse an experiment.yaml that is not the one the run was made with."""
+        manifest = self.manifest()
+        problem = record.difference(self.path / "experiment.yaml", manifest["experiment"])
+        # Killed while it was being replaced, the run still has the earlier one, under which all its rounds were made.
+        earlier = "earlier" in manifest and not record.difference(self.path / "experiment.yaml", manifest["earlier"])
+        if problem and not earlier and manifest["format"] > 1:
+            raise RunConflict(f"{problem}: restore it; to go on with other settings use --set or another file.")
+
     def replace_experiment(self, experiment: str, digest: str) -> None:
         """Keep the run and continue it under a changed file (more rounds)."""
+        manifest = self.manifest()
+        self._write_manifest({**manifest, "experiment": digest, "earlier": manifest["experiment"]})
         atomic.write_text(self.path / "experiment.yaml", experiment)
-        self._write_manifest({**self.manifest(), "experiment": digest})
 
     def manifest(self) -> dict[str, Any]:
-        path = self.path / "manifest.json"
-        try:
-            manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            newer = manifest["format"] > FORMAT
-            complete = newer or {"fedse", "experiment", "rounds"} <= manifest.keys()
-        except (ValueError, TypeError, LookupError) as error:
-            raise RunConflict(f"{path} is damaged ({error}): restore it or begin a new run.") from error
-        if newer:
-            raise BadInput(f"{self.path} was written by a newer fedse ({manifest.get('fedse')}): use that one.")
-        if not complete:
-            raise RunConflict(f"{path} is damaged (keys are missing): restore it or begin a new run.")
-        return manifest
+        return read_manifest(self.path / "manifest.json")
 
     def _write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        atomic.write_text(self.path / "manifest.json", json.dumps(manifest, indent=2) + "\n")
+        write_manifest(self.path / "manifest.json", manifest)
 
     def last_round(self) -> int | None:
         """The newest complete round; None before the beginning is stored."""
@@ -121,17 +172,113 @@ class RunFolder:
             raise BadInput(f"{self.path.name} has no round {number}: complete rounds are {known}.")
         return str(rounds[str(number)])
 
-    def save_round(self, number: int, digest: str, write: Writer) -> None:
+    def save_round(
+        self, number: int, digest: str, write: Writer, kept: Kept = dict, absent: Iterable[str] = ()
+    ) -> None:
         """Store a round: its folder first, then the manifest that makes it count."""
         with atomic.new_folder(self.round_folder(number)) as folder:
             write(folder)
+            noted = RoundRecord(record.digests_in(folder), kept(), tuple(sorted(absent))).write(folder)
         manifest = self.manifest()
-        self._write_manifest({**manifest, "rounds": {**manifest["rounds"], str(number): digest}})
+        self._write_manifest(
+            {
+                **manifest,
+                "rounds": {**manifest["rounds"], str(number): digest},
+                "records": {**manifest.get("records", {}), str(number): noted},
+            }
+        )
         shutil.rmtree(self.spool, ignore_errors=True)
 
+    def record(self, number: int) -> RoundRecord | None:
+        """What was noted of a complete round; None if an older fedse made it. Raises `RunConflict` if it is damaged."""
+        digest = self.manifest().get("records", {}).get(str(number))
+        return None if digest is None else RoundRecord.read(self.round_folder(number), digest)
+
+    def check_state(self, number: int) -> None:
+        """Refuse a stored state, adapter and server's memory, that is not the one that was written."""
+        self.digest_of(number)
+        noted = self.record(number)
+        if noted is not None:
+            folder = self.round_folder(number)
+            record.check_files(folder, {name: item for name, item in noted.files.items() if name != reports.NAME})
+            memory = "server/memory.safetensors"
+            if memory not in noted.files and (folder / memory).exists():
+                raise RunConflict(f"{folder / memory} is not part of the round: move it away.")
+
+    def check_kept(self, client: str, number: int) -> None:
+        """Refuse files that a client keeps up to a round and that are not those that were written. Not of its buffer."""
+        for earlier in range(number + 1):
+            noted = self.record(earlier)
+            own = noted.clients.get(client, {}) if noted else {}
+            files = {name: digest for name, digest in own.items() if name.startswith(("private/", "adapters/"))}
+            record.check_files(self.client_folder(client), files)
+
+    def check_journal(self, client: str, name: str) -> None:
+        """Refuse a log of episodes that is not the one that was written."""
+        file = f"episodes/{name}.jsonl"
+        if name.isdecimal():
+            noted = self.record(int(name))
+            wanted = noted.clients.get(client, {}).get(file) if noted else None
+        else:
+            wanted = self.manifest().get("evaluations", {}).get(f"clients/{client}/{file}")
+        if wanted:
+            record.check_files(self.client_folder(client), {file: wanted})
+
+    def fall_back(self, number: int, aside: Iterable[Path]) -> Path:
+        """Make a round the newest one. What later rounds stored, and `aside`, goes where it does not count."""
+        manifest = self.manifest()
+        later = [self.round_folder(item) for item in map(int, manifest["rounds"]) if item > number]
+        evaluations = {path: reports.round_of(path) for path in sorted((self.path / "evaluations").glob("*.json"))}
+        place = self.put_aside([*later, *(path for path, item in evaluations.items() if item > number), *aside])
+        kept = {
+            key: {name: value for name, value in manifest.get(key, {}).items() if int(name) <= number}
+            for key in ("rounds", "records")
+        }
+        left = {
+            name: value
+            for name, value in manifest.get("evaluations", {}).items()
+            if reports.round_of(Path(name)) <= number
+        }
+        self._write_manifest({**manifest, **kept, "evaluations": left})
+        return place
+
+    def put_aside(self, paths: Iterable[Path]) -> Path:
+        """Move things of this folder into one of their own, in which nothing counts."""
+        taken = [int(item.name) for item in (self.path / "set_aside").glob("*") if item.name.isdecimal()]
+        place = self.path / "set_aside" / str(max(taken, default=0) + 1)
+        with atomic.explained(place):
+            for path in paths:
+                if path.exists():
+                    target = place / path.relative_to(self.path)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    path.replace(target)
+        return place
+
     def report(self, number: int) -> dict[str, Any] | None:
-        path = self.round_folder(number) / "report.json"
-        return json.loads(path.read_text()) if path.exists() else None
+        """What happened in a round; None where there is no report."""
+        path = self.round_folder(number) / reports.NAME
+        if not path.exists():
+            return None
+        noted = self.record(number)
+        return reports.read_report(path, noted.files.get(reports.NAME, "") if noted else "")
+
+    def evaluation(self, split: str, number: int, world: str = "") -> dict[str, Any] | None:
+        """A stored evaluation; None where there is none."""
+        path = self.evaluation_path(split, number, world)
+        if not path.exists():
+            return None
+        return reports.read_evaluation(path, self.manifest().get("evaluations", {}).get(path.name, ""))
+
+    def store_evaluation(self, path: Path, result: Mapping[str, Any], further: Iterable[Path] = ()) -> None:
+        """Write an evaluation and note it, with further files that belong to it."""
+        text = json.dumps(result, indent=2) + "\n"
+        atomic.write_text(path, text)
+        manifest = self.manifest()
+        noted = {path.name: hashlib.sha256(text.encode()).hexdigest()}
+        noted |= {
+            item.relative_to(self.path).as_posix(): record.file_digest(item) for item in further if item.is_file()
+        }
+        self._write_manifest({**manifest, "evaluations": {**manifest.get("evaluations", {}), **noted}})
 
     @property
     def spool(self) -> Path:
@@ -141,6 +288,11 @@ class RunFolder:
     def client_folder(self, client: str) -> Path:
         return self.path / "clients" / client
 
+    def keep_clients_private(self) -> None:
+        """What clients remember is for the account that runs them; somebody may open the folder to others later."""
+        with atomic.explained(self.path):
+            (self.path / "clients").mkdir(mode=0o700, parents=True, exist_ok=True)
+
     def evaluation_path(self, split: str, number: int, world: str = "") -> Path:
         return self.path / "evaluations" / f"{split}-{number:04d}{'-' + world if world else ''}.json"
 
@@ -148,7 +300,8 @@ class RunFolder:
         return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
 
 
-_OWN = {"experiment.yaml", "manifest.json", ".lock", ".experiment.yaml.part", ".manifest.json.part"}
+_LOCK = ".lock"
+_OWN = {"experiment.yaml", "manifest.json", _LOCK, ".experiment.yaml.part", ".manifest.json.part"}
 
 
 class EventLog:
@@ -176,9 +329,9 @@ class EventLog:
 
 def _drop_torn_line(path: Path) -> None:
     """A killed process can leave half a line behind; cut it off, so that every line stays readable."""
-    if not path.exists():
-        return
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole != len(content):
-        os.truncate(path, whole)
+    # Whatever stands there in place of a log, a run goes on without one.
+    with suppress(OSError):
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole != len(content):
+            os.truncate(path, whole)

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import sqlite3
 import tarfile
 import zlib
-from pathlib import Path
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from fedse import atomic
-from fedse.errors import BadInput
+from fedse import atomic, strict_json
+from fedse.database import look
+from fedse.errors import BadInput, BufferUnusable
 from fedse.runs.folder import RunFolder
+from fedse.runs.record import file_digest
 
-_LEFT_OUT = {".lock", ".updates"}
+_LEFT_OUT = {".lock", ".updates", "set_aside"}
+_LISTING = "CONTENTS.json"
+_LONGEST_LISTING = 64 * 2**20
+_ROOM = 64 * 2**20
+_DENSEST = 100
+"""Bytes that one packed byte may become, which is more than any run needs: they shrink to a half or a tenth."""
 
 
 def pack(run: RunFolder, target: Path) -> None:
     """Write `target` (a .tar.gz). Buffers are copied through SQLite, so their write-ahead logs are included."""
     if target.exists():
         raise BadInput(f"{target} exists already: choose another name or remove it.")
-    run.lock()
+    run.lock_to_read()
     try:
         with atomic.new_file(target) as part, TemporaryDirectory() as scratch:
             _write(run, part, Path(scratch))
@@ -30,7 +41,7 @@ def pack(run: RunFolder, target: Path) -> None:
 
 
 def _write(run: RunFolder, part: Path, scratch: Path) -> None:
-    hashes: dict[str, str] = {}
+    listed: dict[str, Any] = {}
     top = run.path.resolve().name
     with tarfile.open(part, "w:gz") as archive:
         for file in sorted(run.path.rglob("*")):
@@ -39,11 +50,11 @@ def _write(run: RunFolder, part: Path, scratch: Path) -> None:
             if not file.is_file() or hidden or file.name.endswith(("-wal", "-shm")):
                 continue
             source = _settled(file, scratch) if file.suffix == ".sqlite" else file
-            hashes[name.as_posix()] = hashlib.sha256(source.read_bytes()).hexdigest()
+            listed[name.as_posix()] = file_digest(source)
             archive.add(source, f"{top}/{name.as_posix()}")
-        listing = scratch / "CONTENTS.json"
-        listing.write_text(json.dumps(hashes, indent=2))
-        archive.add(listing, f"{top}/CONTENTS.json")
+        listing = scratch / _LISTING
+        listing.write_text(json.dumps(listed, indent=2))
+        archive.add(listing, f"{top}/{_LISTING}")
 
 
 def _is_temporary(name: str) -> bool:
@@ -53,42 +64,98 @@ def _is_temporary(name: str) -> bool:
 def _settled(database: Path, scratch: Path) -> Path:
     copy = scratch / "copy.sqlite"
     copy.unlink(missing_ok=True)
-    source, target = sqlite3.connect(database), sqlite3.connect(copy)
-    try:
-        source.backup(target)
-    finally:
-        source.close()
-        target.close()
+    with look(database) as source, closing(sqlite3.connect(copy)) as target:
+        try:
+            source.backup(target)
+        except sqlite3.OperationalError as error:
+            raise BufferUnusable(f"cannot copy {database}: {error}.") from error
     return copy
 
 
 def unpack(packed: Path, parent: Path) -> Path:
     """Lay the run out under `parent` and return its folder. A file that is not whole leaves nothing behind."""
     try:
-        with tarfile.open(packed, "r:gz") as archive:
-            names = {name.split("/")[0] for name in archive.getnames()}
-            if len(names) != 1 or f"{next(iter(names))}/CONTENTS.json" not in archive.getnames():
-                raise BadInput(f"{packed} is not a packed run.")
-            target = parent / names.pop()
-            if target.name in ("", ".."):
-                raise BadInput(f"{packed} is not a packed run.")
+        bound = _ROOM + _DENSEST * packed.stat().st_size
+        with _Bounded(packed, bound) as content, tarfile.open(fileobj=content, mode="r:") as archive:
+            members = _members(archive, packed)
+            top, listed = _listed(archive, members, packed)
+            target = parent / top
             if target.exists():
                 raise BadInput(f"{target} exists already: move it away or unpack elsewhere with --into.")
-            with atomic.new_folder(target) as folder, TemporaryDirectory(dir=folder.parent) as scratch:
-                archive.extractall(scratch, filter="data")
-                inside = Path(scratch) / target.name
-                _verify(inside, packed)
-                for item in inside.iterdir():
-                    item.rename(folder / item.name)
-    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
+            with atomic.new_folder(target) as folder:
+                for name, digest in listed.items():
+                    _lay_out(archive, members[f"{top}/{name}"], folder / name, digest, packed)
+    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, LookupError) as error:
         raise BadInput(f"cannot unpack {packed}: {error}.") from error
     return target
 
 
-def _verify(folder: Path, packed: Path) -> None:
-    listing = folder / "CONTENTS.json"
-    for name, expected in json.loads(listing.read_text()).items():
-        file = folder / name
-        if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != expected:
+class _Bounded(gzip.GzipFile):
+    """What comes out of a packed file, as long as it is not more than any run makes of so many bytes."""
+
+    def __init__(self, path: Path, most: int) -> None:
+        super().__init__(path, "rb")
+        self._most = most
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or not 0 <= size <= _ROOM:
+            raise ValueError("a header in it is too long")
+        self._check(self.tell() + size)
+        return super().read(size)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._check(offset)
+        return super().seek(offset, whence)
+
+    def _check(self, place: int) -> None:
+        if place > self._most + tarfile.RECORDSIZE:
+            raise ValueError(f"it would become more than {self._most / 1e6:,.0f} MB, which no run of its size does")
+
+
+def _members(archive: tarfile.TarFile, packed: Path) -> dict[str, tarfile.TarInfo]:
+    """The files by their names."""
+    found: dict[str, tarfile.TarInfo] = {}
+    for member in archive:
+        if not member.isdir():
+            if member.name in found or not member.isreg():
+                raise BadInput(f"{packed} is not a packed run: {member.name!r} is there twice or is no plain file.")
+            found[member.name] = member
+    return found
+
+
+def _listed(
+    archive: tarfile.TarFile, members: Mapping[str, tarfile.TarInfo], packed: Path
+) -> tuple[str, dict[str, str]]:
+    """The name of the run, and every file of it with its digest: just those that are in the archive."""
+    tops = {name.split("/")[0] for name in members}
+    top = next(iter(tops), "")
+    listing = members.get(f"{top}/{_LISTING}")
+    if len(tops) != 1 or listing is None or top in ("", ".", "..") or listing.size > _LONGEST_LISTING:
+        raise BadInput(f"{packed} is not a packed run.")
+    content = archive.extractfile(listing)
+    assert content is not None
+    listed = strict_json.parse(content.read().decode())
+    if not isinstance(listed, dict) or not all(isinstance(digest, str) for digest in listed.values()):
+        raise BadInput(f"{packed} is not a packed run: {_LISTING} does not name a digest for each file.")
+    for name in listed:
+        path = PurePosixPath(name)
+        if path.is_absolute() or not path.parts or ".." in path.parts or str(path) != name or "\0" in name:
+            raise BadInput(f"{packed} is not a packed run: it lists the path {name!r}.")
+        if f"{top}/{name}" not in members:
             raise BadInput(f"{packed} is damaged: {name} is missing or differs from what was packed.")
-    listing.unlink()
+    if unlisted := sorted(members.keys() - {listing.name} - {f"{top}/{name}" for name in listed}):
+        raise BadInput(f"{packed} is not a packed run: {unlisted[0]!r} is not listed in its {_LISTING}.")
+    return top, listed
+
+
+def _lay_out(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, digest: str, packed: Path) -> None:
+    source = archive.extractfile(member)
+    assert source is not None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = hashlib.sha256()
+    with path.open("xb") as file:
+        while piece := source.read(2**20):
+            whole.update(piece)
+            file.write(piece)
+    if whole.hexdigest() != digest:
+        raise BadInput(f"{packed} is damaged: {path.name} is missing or differs from what was packed.")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,14 +27,16 @@ from pydantic import Field, ValidationError
 from fedse.errors import BadInput
 from fedse.evaluation.measured import has_evaluation
 from fedse.experiment import Experiment
-from fedse.experiment_file import KeyPath, explain, override, read_yaml
+from fedse.experiment_file import explain, override
 from fedse.experiment_options import NAME, validated
 from fedse.methods import Method
 from fedse.plugins import PluginOptions
 from fedse.resuming import conflict
 from fedse.runs.folder import RunFolder
+from fedse.strict_yaml import KeyPath, read_yaml
 
 LONGEST_NAME = 100
+MOST_CELLS = 10_000
 
 
 class Sweep(PluginOptions):
@@ -95,6 +98,10 @@ def read_sweep(path: Path, settings: Sequence[str] = ()) -> tuple[Sweep, dict[st
 def cells(sweep: Sweep, base: Mapping[str, Any], places: Mapping[KeyPath, str], runs: Path) -> list[Cell]:
     """All runs of the sweep, checked: nothing is begun unless everything could be."""
     made: list[Cell] = []
+    sizes = [len(sweep.seeds), len(sweep.methods), len(sweep.variants), *map(len, sweep.settings.values())]
+    wanted = math.prod(max(1, size) for size in sizes)
+    if wanted > MOST_CELLS:
+        raise BadInput(f"the sweep asks for {wanted:,} runs, more than {MOST_CELLS:,}: give fewer values.")
     for name, method, changes in _combinations(sweep, base):
         content, where = copy.deepcopy(dict(base)), dict(places)
         if method is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from fedse.seeds import stream, uniform
 from fedse.types import Task
+from fedse.worlds.answers import BREAKING
 from fedse.worlds.world import World
 
 
@@ -23,7 +24,7 @@ def _solved(world: World, task: Task, choose: Callable[[int], str]) -> bool | No
     """None where the world broke: an error counts neither for nor against anybody."""
     try:
         return play_out(world, task, choose)
-    except Exception:
+    except BREAKING:
         return None
 
 

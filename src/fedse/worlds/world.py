@@ -50,27 +50,27 @@ class World(gymnasium.Env[str, str]):
     @property
     def rules(self) -> str:
         """The text that opens every episode: the agent's role, the action grammar and the form of a reply."""
-        raise NotImplementedError
+        raise NotImplementedError(self._lacks("rules"))
 
     @property
     def turn_limit(self) -> int:
-        raise NotImplementedError
+        raise NotImplementedError(self._lacks("turn_limit"))
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """All tasks of a split, always in the same order. In clean worlds the splits are disjoint."""
-        raise NotImplementedError
+        raise NotImplementedError(self._lacks("tasks"))
 
     def begin(self, task: str) -> str:
         """Set the episode up and return its first observation. An unknown task id is a `BadInput`."""
-        raise NotImplementedError
+        raise NotImplementedError(self._lacks("begin"))
 
     def act(self, action: str) -> Turn:
         """Carry an action out. An action that means nothing here gets the world's own sentence and `valid=False`."""
-        raise NotImplementedError
+        raise NotImplementedError(self._lacks("act"))
 
     def expert(self) -> tuple[str, str]:
         """A plausible thought and a good action for the present state. It may look at what the agent cannot see."""
-        raise NotImplementedError
+        raise NotImplementedError(self._lacks("expert"))
 
     @property
     def has_expert(self) -> bool:
@@ -79,7 +79,7 @@ class World(gymnasium.Env[str, str]):
 
     def trivial(self, draw: float) -> str:
         """An action chosen without thinking; `draw` is a uniform number in [0, 1). Played to measure the floor."""
-        raise NotImplementedError
+        raise NotImplementedError(self._lacks("trivial"))
 
     def legal_actions(self) -> list[str] | None:
         """Actions that mean something in the present state, or None where they cannot be listed."""
@@ -92,14 +92,17 @@ class World(gymnasium.Env[str, str]):
 
     def drawing(self) -> str:
         """The present state for a person to look at."""
-        raise NotImplementedError
+        raise NotImplementedError(self._lacks("drawing"))
 
     def state(self) -> Any:
         """The world's own part of the present state: plain values, taken back by `set_state` in any instance."""
-        raise NotImplementedError
+        raise NotImplementedError(self._lacks("state"))
 
     def set_state(self, state: Any) -> None:
-        raise NotImplementedError
+        raise NotImplementedError(self._lacks("set_state"))
+
+    def _lacks(self, method: str) -> str:
+        return f"{type(self).__name__} has no `{method}`, which every world needs"
 
     def save(self) -> Any:
         """The state of the episode, so that later play can branch from it."""

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedse.engines.flower.wire import Answer, from_records, pack_task, read_answer, to_records
+from fedse.engines.flower.answers import read_answer, why
+from fedse.engines.flower.wire import Answer, Parcel, pack_task, to_records
 from fedse.federation.sites import Sites
 from fedse.types import ClientFailure, RoundTask
 
@@ -53,18 +54,25 @@ class GridEngine:
         sites: Sites,
         nodes: Callable[[Iterable[Any]], Mapping[str, Node]] = registered,
         pause: float = 0.5,
+        seal: Callable[[Parcel], Parcel] = lambda parcel: parcel,
     ) -> None:
+        """`seal` signs what leaves, where sites know the hub by its key."""
         self.clients = sites.names
         self._grid = grid
         self._sites = sites
         self._nodes = nodes
         self._pause = pause
+        self._seal = seal
         self._unsent: dict[str, _Errand] = {}
         self._under_way: dict[str, _Errand] = {}
         self._looked = 0.0
 
     def present(self) -> set[str]:
         return set(self._present()) & set(self.clients)
+
+    def give_up(self, client: str) -> None:
+        self._unsent.pop(client, None)
+        self._under_way = {message: errand for message, errand in self._under_way.items() if errand.client != client}
 
     def send(self, tasks: Mapping[str, RoundTask]) -> None:
         now = time.monotonic()
@@ -111,7 +119,7 @@ class GridEngine:
         task = replace(errand.task, seconds=None if left == math.inf else left)
         parcel = pack_task(task, errand.client, self._sites.run, self._sites.terms)
         return Message(
-            to_records(parcel),
+            to_records(self._seal(parcel)),
             dst_node_id=node,
             message_type=task.kind,
             ttl=min(left, LONGEST),
@@ -123,7 +131,9 @@ class GridEngine:
             return []
         answers = []
         for reply in self._grid.pull_messages(list(self._under_way)):
-            errand = self._under_way.pop(reply.metadata.reply_to_message_id)
+            errand = self._under_way.pop(reply.metadata.reply_to_message_id, None)
+            if errand is None:
+                continue  # A second reply to the same message.
             if (answer := self._read(errand, reply)) is not None:
                 answers.append(answer)
         return answers
@@ -132,10 +142,10 @@ class GridEngine:
         client, task = errand.client, errand.task
         if not reply.has_error():
             try:
-                return read_answer(from_records(reply.content), client, task, self._sites.plan)
-            except Exception:
+                return read_answer(reply.content, client, task, self._sites.plan, self._sites.expected)
+            except Exception as error:
                 # Whatever a site sends, the others go on.
-                return ClientFailure(client, task.name, "UnreadableAnswer")
+                return self._unreadable(client, task, why(error))
         code = reply.error.code
         if code in (_MESSAGE_GONE, _REPLY_GONE, _NODE_GONE):
             # Lost on the way, or with the client; worth another try as long as somebody waits for it.
@@ -145,3 +155,13 @@ class GridEngine:
             return ClientFailure(client, task.name, "Lost")
         # The text of Flower's error may quote the site's own; it is not read.
         return ClientFailure(client, task.name, _KINDS.get(code, "UnknownFailure"))
+
+    def _unreadable(self, client: str, task: RoundTask, reason: str) -> ClientFailure:
+        self._sites.tracker.record(
+            "warning",
+            kind="unreadable_answer",
+            client=client,
+            task=task.name,
+            message=f"the answer of site '{client}' to {task.name} cannot be used ({reason}); the round goes on without it.",
+        )
+        return ClientFailure(client, task.name, "UnreadableAnswer")

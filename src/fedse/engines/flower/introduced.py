@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
+from fedse.engines.flower.answers import read_introduction
 from fedse.engines.flower.grid import Node
-from fedse.engines.flower.wire import FORMAT, SITE, Parcel, from_records, to_records
+from fedse.engines.flower.wire import FORMAT, Parcel, to_records
 
 PATIENCE = 60.0
 """Seconds after which a node that has not told its name is asked again."""
@@ -45,4 +47,6 @@ class Introduced:
         for reply in self._grid.pull_messages(list(self._asked)):
             node = self._asked.pop(reply.metadata.reply_to_message_id)
             if not reply.has_error():
-                self._names[node] = str(from_records(reply.content).header.get(SITE, ""))
+                # Whatever a node answers, the others are heard.
+                with suppress(Exception):
+                    self._names[node] = read_introduction(reply.content)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import Any
 
 AT_ONCE = 8
@@ -61,4 +62,40 @@ class WholeReplies:
         return replies
 
     def _pull(self, message: str) -> list[Any]:
-        return list(self._grid.pull_messages([message]))
+        """The reply to this message. Which one a reply names itself, and whether it is one at all, is for its sender to
+        choose: Flower takes it apart only here."""
+        try:
+            replies = list(self._grid.pull_messages([message]))
+        except Exception as error:
+            if _of_the_connection(error):
+                raise
+            replies = [None]
+        return [reply if _answers(reply, message) else NoReply(_ReplyTo(message)) for reply in replies[:1]]
+
+
+@dataclass(frozen=True)
+class _ReplyTo:
+    reply_to_message_id: str
+
+
+@dataclass(frozen=True)
+class NoReply:
+    """Stands in the place of something that cannot be read as a reply."""
+
+    metadata: _ReplyTo
+    content: None = None
+
+    def has_error(self) -> bool:
+        return False
+
+
+def _answers(reply: Any, message: str) -> bool:
+    named = getattr(getattr(reply, "metadata", None), "reply_to_message_id", None)
+    return named == message and hasattr(reply, "has_error")
+
+
+def _of_the_connection(error: Exception) -> bool:
+    import httpx
+
+    # A client that was closed says so with a plain RuntimeError.
+    return isinstance(error, OSError | httpx.HTTPError) or type(error) is RuntimeError

@@ -6,6 +6,7 @@ One array, because Flower pays for each: 200 tensors of 20 MB took 120 s a round
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,14 +14,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedse.adapters.plan import Plan, part_to_send
-from fedse.adapters.rounding import decode
-from fedse.types import ClientFailure, ClientUpdate, Encoded, Layout, RoundTask, Shared, WorldScore
+from fedse.privacy.names import known_kind
+from fedse.types import ClientFailure, ClientUpdate, Layout, RoundTask, Shared
 
 FORMAT = 2
 """2: what plug-ins share, and what further probes measured."""
 SITE = "site"
 """Key of a node's configuration, and of its answer to a hub without keys, under which its name stands."""
+CONFIG = frozenset(
+    {
+        *("peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "bias", "target_modules", "exclude_modules"),
+        *("fan_in_fan_out", "use_rslora", "use_dora", "init_lora_weights", "inference_mode", "modules_to_save"),
+        *("layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern", "target_parameters", "lora_bias"),
+    }
+)
+"""What sites are told of an adapter's configuration. Of the base model they hear nothing: it may be a path of the hub."""
 Array = npt.NDArray[Any]
 Answer = ClientUpdate | ClientFailure
 
@@ -42,7 +50,7 @@ def pack_task(task: RoundTask, client: str, run: str, terms: str) -> Parcel:
         "round": task.round,
         "kind": task.kind,
         "layout": task.layout,
-        "config": dict(task.config),
+        "config": {key: value for key, value in task.config.items() if key in CONFIG},
         "split": task.split,
         "world": task.world,
         "seconds": task.seconds,
@@ -76,39 +84,13 @@ def pack_answer(answer: Answer) -> Parcel:
         "format": FORMAT,
         "layout": answer.layout,
         "counts": dict(answer.counts),
-        "metrics": dict(answer.metrics),
+        "metrics": {name: value if math.isfinite(value) else None for name, value in answer.metrics.items()},
         "scores": [asdict(score) for score in answer.scores],
         "precision": answer.encoded.precision if answer.encoded else None,
         "shared": _plain(answer.shared),
         "probes": {name: [asdict(score) for score in scores] for name, scores in answer.probes.items()},
     }
     return Parcel(header, answer.encoded.array if answer.encoded else None)
-
-
-def read_answer(parcel: Parcel, client: str, task: RoundTask, plan: Plan) -> Answer:
-    """The answer of a client to a task. Both are known to the engine; what the message says of them is not believed."""
-    head = parcel.header
-    if "failure" in head:
-        return ClientFailure(client, task.name, str(head["failure"]))
-    vector, encoded = None, None
-    if head["precision"] is not None:
-        if parcel.array is None:
-            raise ValueError("an answer without the array it announces")
-        encoded = Encoded(head["precision"], parcel.array)
-        vector = decode(encoded, part_to_send(task, plan))
-    return ClientUpdate(
-        client=client,
-        round=task.round,
-        vector=vector,
-        layout=_layout(head["layout"]),
-        counts={name: int(value) for name, value in head["counts"].items()},
-        metrics={name: float(value) for name, value in head["metrics"].items()},
-        scores=tuple(WorldScore(**score) for score in head["scores"]),
-        task=task.name,
-        encoded=encoded,
-        shared=_tensors(head["shared"]),
-        probes={name: tuple(WorldScore(**score) for score in scores) for name, scores in head["probes"].items()},
-    )
 
 
 def _plain(shared: Shared) -> dict[str, dict[str, Any]]:
@@ -128,7 +110,7 @@ def _tensors(content: Mapping[str, Mapping[str, Any]]) -> Shared:
 
 def renamed(failure: Exception) -> str:
     """The class of an error, the only thing that is told of it."""
-    return type(failure).__name__
+    return known_kind(type(failure).__name__)
 
 
 def to_records(parcel: Parcel) -> Any:

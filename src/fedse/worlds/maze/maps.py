@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from fedse.errors import BadInput
 from fedse.seeds import stream, uniform
-from fedse.types import Split
+from fedse.types import SPLITS, Split
 from fedse.worlds.splits import assigned_split
 
 Cell = tuple[int, int]
@@ -108,6 +108,8 @@ def double_t_puzzle(number: int) -> Puzzle:
 
 
 Edge = tuple[Cell, Cell]
+SMALL = 4
+"""Mazes up to this size are told apart by their shape, however they are turned."""
 
 
 def _edges(size: int) -> list[Edge]:
@@ -147,8 +149,34 @@ def carve(size: int, loops: float, draws: Iterator[float]) -> frozenset[Edge]:
 
 
 def layout_key(size: int, openings: frozenset[Edge]) -> int:
-    """A hash of the walls alone: mazes with the same walls have the same key, wherever start and goal are."""
+    """A hash of the walls alone: mazes with the same walls have the same key, wherever start and goal are.
+
+    Of small mazes there are so few that turned or mirrored ones would meet by chance: those have the same key, too.
+    """
+    if size <= SMALL:
+        shapes = ("".join("10"[_edge(turn, edge) in openings] for edge in _edges(size)) for turn in _turns(size))
+        return stream("maze shape", size, min(shapes))
     return stream("maze layout", size, "".join("10"[edge in openings] for edge in _edges(size)))
+
+
+def _turns(size: int) -> list[Callable[[Cell], Cell]]:
+    """The eight ways to lay a square on itself."""
+    last = size + 1
+    return [
+        lambda cell: cell,
+        lambda cell: (last - cell[0], cell[1]),
+        lambda cell: (cell[0], last - cell[1]),
+        lambda cell: (last - cell[0], last - cell[1]),
+        lambda cell: (cell[1], cell[0]),
+        lambda cell: (last - cell[1], cell[0]),
+        lambda cell: (cell[1], last - cell[0]),
+        lambda cell: (last - cell[1], last - cell[0]),
+    ]
+
+
+def _edge(turn: Callable[[Cell], Cell], edge: Edge) -> Edge:
+    one, other = turn(edge[0]), turn(edge[1])
+    return (one, other) if one < other else (other, one)
 
 
 def from_openings(size: int, openings: frozenset[Edge]) -> Layout:
@@ -171,6 +199,24 @@ def from_openings(size: int, openings: frozenset[Edge]) -> Layout:
 
 
 _ATTEMPTS = 3_000
+_LOOKED_AT = 300
+"""Mazes among which every split has to find one of its own."""
+
+
+@lru_cache(maxsize=64)
+def require_shapes(size: int, loops: float) -> None:
+    """Refuse a kind of maze with so few shapes that a split would have none which the others do not have turned."""
+    key = stream("maze shapes", size, str(loops))
+    draws = (uniform(key, index) for index in range(1 << 62))
+    missing = set(SPLITS)
+    for _ in range(_LOOKED_AT):
+        missing.discard(assigned_split(layout_key(size, carve(size, loops, draws))))
+        if not missing:
+            return
+    raise BadInput(
+        f"maze: there are too few mazes of size {size} with loops {loops} for {', '.join(sorted(missing))} to have any that "
+        "is not one of another split, turned or mirrored: raise `size`, or change `loops`."
+    )
 
 
 @lru_cache(maxsize=8192)
@@ -194,5 +240,5 @@ def generated_puzzle(
                 return Puzzle(layout, starts[int(next(draws) * len(starts))], goal, distance)
     raise BadInput(
         f"maze: no maze of size {size} with loops {loops} and a shortest path of {shortest} to {longest} steps was "
-        f"found; lower `shortest`, `longest` or `loops`, or raise `size`."
+        f"found for {split}; lower `shortest`, `longest` or `loops`, or raise `size`."
     )

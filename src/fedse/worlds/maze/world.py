@@ -12,11 +12,13 @@ from fedse.errors import BadInput
 from fedse.types import SPLITS, Split, Task
 from fedse.worlds.maze.maps import (
     DOUBLE_T_STARTS,
+    SMALL,
     STEPS,
     Cell,
     Puzzle,
     double_t_puzzle,
     generated_puzzle,
+    require_shapes,
 )
 from fedse.worlds.maze.texts import WORDINGS, Narrator
 from fedse.worlds.splits import TaskLists, clean_tasks, official_ids
@@ -82,6 +84,10 @@ class Maze(World):
         self._numbers = {action: number for number, action in enumerate(self._actions)}
         self._official = official_ids(self.options.ids) if self.options.ids else {}
         self._task = ""
+        if not self._original and self.options.size <= SMALL:
+            # Since version 2 the splits of small mazes differ by shape; larger ones are what they were.
+            vars(self)["version"] = 2
+            require_shapes(self.options.size, self.options.loops)
 
     @cached_property
     def rules(self) -> str:

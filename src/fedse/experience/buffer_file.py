@@ -1,0 +1,86 @@
+"""Digests of what a buffer's file holds, round by round."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import struct
+from collections.abc import Collection, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from fedse.database import look
+
+FIRST_LEARNED = "first_learned"
+_TABLES = ("trajectories", "attempts")
+
+
+def contents(path: Path, known: Collection[str] = ()) -> dict[str, str]:
+    """Digests of what a buffer holds: `facts`, the rows of each round (`0007`), and the first round that was learned from
+    (`learned/0007`). Rounds that are `known` are not read."""
+    with look(path) as connection:
+        connection.text_factory = bytes
+        facts = dict(connection.execute("SELECT name, value FROM facts ORDER BY name"))
+        learned = facts.pop(FIRST_LEARNED.encode(), None)
+        found = {"facts": _digest([item for fact in facts.items() for item in fact])}
+        if learned is not None:
+            found[f"learned/{_number(learned):04d}"] = "first"
+        present = [table for table in _TABLES if _is_there(connection, table)]
+        for round in sorted({number for table in present for number in _rounds(connection, table)}):
+            if f"{round:04d}" not in known:
+                found[f"{round:04d}"] = _digest(_values(connection, present, round))
+        return found
+
+
+def forget_beginning(path: Path) -> None:
+    """Take out what a buffer begins with, of which nothing is noted: it is put in again when a round needs it."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM trajectories WHERE round = 0")
+
+
+def _is_there(connection: sqlite3.Connection, table: str) -> bool:
+    return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone())
+
+
+def _rounds(connection: sqlite3.Connection, table: str) -> list[int]:
+    """Step by step over the index: a buffer may hold a great many rows of few rounds."""
+    found: list[int] = []
+    (at,) = connection.execute(f"SELECT MIN(round) FROM {table}").fetchone()
+    while at is not None:
+        found.append(_number(at))
+        (at,) = connection.execute(f"SELECT MIN(round) FROM {table} WHERE round > ?", (at,)).fetchone()
+    return found
+
+
+def _values(connection: sqlite3.Connection, tables: Collection[str], round: int) -> Iterator[Any]:
+    for table in tables:
+        yield table
+        rows = connection.execute(f"SELECT * FROM {table} WHERE round = ? ORDER BY world, task, attempt", (round,))
+        for row in rows:
+            yield from row
+
+
+def _number(value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise sqlite3.DatabaseError("a round is not a number") from error
+    if not 0 <= number < 10**18:
+        raise sqlite3.DatabaseError("a round is not a number")
+    return number
+
+
+def _digest(values: Iterator[Any] | list[Any]) -> str:
+    """Of values with their types and lengths: no two different lists have the same."""
+    whole = hashlib.sha256()
+    for value in values:
+        content = _bytes(value)
+        whole.update(f"{type(value).__name__}{len(content)}:".encode() + content)
+    return whole.hexdigest()
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    return struct.pack("<d", value) if isinstance(value, float) else str(value).encode()

@@ -1,0 +1,42 @@
+"""How far updates usually go, and which go far beyond it: compared with the others of the round and with earlier rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from statistics import median, median_low
+
+from fedse.runs.folder import RunFolder
+
+REMEMBERED = 5
+"""Rounds whose updates are looked back at."""
+
+
+def unusual(
+    norms: Mapping[str, float], broadcast: float, earlier: Sequence[float], most: float
+) -> Iterator[tuple[str, str]]:
+    """Clients whose change is more than `most` times the usual one, each with the reason to refuse it.
+
+    Usual is the largest of three: the middle of the other clients' changes, the middle of what earlier rounds had, and the
+    norm of the broadcast adapter itself. So one tiny update does not make honest ones look large, and a single client is
+    compared with what was before. Where all three are nothing, anything is usual.
+    """
+    for client, norm in norms.items():
+        others = [other for name, other in norms.items() if name != client]
+        # Of two in the middle the smaller one: the larger may be the one that is wrong.
+        usual = max(broadcast, median_low(others) if others else 0.0, median(earlier) if earlier else 0.0)
+        if usual > 0 and norm > most * usual:
+            yield (
+                client,
+                f"its change has norm {norm:.4g}, more than checks.max_ratio = {most:g} times what is usual ({usual:.4g})",
+            )
+
+
+def earlier_norms(run: RunFolder, number: int) -> list[float]:
+    """The middle norm of each of the last rounds up to this one."""
+    found = []
+    for earlier in range(max(1, number - REMEMBERED + 1), number + 1):
+        # A round in which nobody sent anything, or that an older fedse reported otherwise, says nothing.
+        with suppress(LookupError, TypeError, ValueError):
+            found.append(median(map(float, (run.report(earlier) or {})["diagnostics"]["update_norm"].values())))
+    return found

@@ -1,0 +1,68 @@
+"""What an experiment file says, before its run begins, about the names and numbers that may leave a site."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from fedse.experiment_options import Experiment
+from fedse.federation.expected import UNKNOWN, Expected
+from fedse.plugins import capability, resolve
+from fedse.privacy.names import METRICS, Names, told_worlds
+
+GENEROUS = 100
+"""How much more than `exploration` says a curriculum may plan that does not promise to keep to it."""
+
+
+def expected_of(experiment: Experiment) -> Expected:
+    """What the server may expect of its clients."""
+    measured = experiment.evaluation
+    return Expected(
+        worlds={client: tuple(labels) for client, labels in experiment.holdings().items()},
+        metrics=_metrics(experiment),
+        probes=frozenset(experiment.labelled_probes()),
+        shares=_shares(experiment),
+        explored=_explored(experiment),
+        started=_started(experiment),
+        learned_from=experiment.buffer.cap,
+        tested={
+            "validation": max(measured.tasks, measured.between or 0),
+            "test": UNKNOWN if measured.test_tasks is None else measured.test_tasks,
+        },
+    )
+
+
+def names_of(experiment: Experiment, labels: Iterable[str], written: Collection[str]) -> Names:
+    """What a site with these worlds may tell. `written` are those that the common experiment file names for it."""
+    return Names(
+        worlds=told_worlds(labels, written),
+        metrics=_metrics(experiment),
+        probes=frozenset(experiment.labelled_probes()),
+        shares=_shares(experiment),
+    )
+
+
+def _metrics(experiment: Experiment) -> frozenset[str]:
+    learner = resolve("learner", experiment.learner.name)
+    return METRICS | frozenset(map(str, getattr(learner, "metrics", ())))
+
+
+def _shares(experiment: Experiment) -> Mapping[str, frozenset[str]]:
+    parts = (*experiment.client_slots().values(), *experiment.probes)
+    telling = [resolve(part.kind, part.name) for part in parts]
+    return {
+        str(kind.shares): frozenset(map(str, getattr(kind, "gives", ()))) for kind in telling if hasattr(kind, "shares")
+    }
+
+
+def _explored(experiment: Experiment) -> int:
+    if not experiment.exploring:
+        return 0
+    planned = experiment.exploration.tasks * experiment.exploration.attempts
+    return planned if capability(experiment.curriculum, "keeps_to_exploration") else GENEROUS * planned
+
+
+def _started(experiment: Experiment) -> int:
+    if capability(experiment.start, "empty"):
+        return 0
+    bounded_by = getattr(resolve("start", experiment.start.name), "bounded_by", "")
+    return int(experiment.start.options[bounded_by]) if bounded_by else UNKNOWN
