@@ -25,7 +25,7 @@ COMMANDS = (
     ("export", "{run}", "{out}/x.jsonl"),
     ("export", "{run}", "{out}/x.json"),
     ("export", "{run}", "{out}/adapter"),
-    ("compare", "{run}", "--split", "validation"),
+    ("compare", "{run}", "--split", "validation", "--markdown"),
     ("runs", "--runs", "{runs}"),
 )
 _COMMAND = get_command(app)

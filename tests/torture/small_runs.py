@@ -94,9 +94,13 @@ def damage(path: Path, chance: random.Random, top: Path) -> None:
     if path.suffix in (".json", ".jsonl"):
         ways += [_odd_value] * 8
     if chance.random() < 0.05:
-        shutil.copy(chance.choice(files(top)), path)
+        path.write_bytes(chance.choice(files(top)).read_bytes())
         return
-    chance.choice(ways)(path, chance)
+    try:
+        chance.choice(ways)(path, chance)
+    except (ValueError, sqlite3.Error, RecursionError):
+        # It was damaged before, and is neither JSON nor a database any more.
+        _flip(path, chance)
 
 
 def _remove(path: Path, chance: random.Random) -> None:
