@@ -356,4 +356,5 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Seque
 
 def stored_experiment(folder: RunFolder) -> Experiment:
     """What a run was made with, to look at: the classes of its authors' own plug-ins need not be at hand."""
+    folder.check_experiment()
     return load_experiment(folder.path / "experiment.yaml", stored=True)

@@ -425,3 +425,15 @@ def test_commands_that_only_look_refuse_in_one_sentence(
     assert (
         "damaged" in result.output or "not the file that was written" in result.output or "is missing" in result.output
     )
+
+
+def test_show_says_what_is_missing(two: Path) -> None:
+    gone = [two / "rounds/0001/report.json", two / "evaluations/validation-0002.json"]
+    for path in gone:
+        path.unlink()
+    result = CliRunner().invoke(app, ["show", str(two)])
+    assert result.exit_code == 0
+    for path in gone:
+        assert f"{path} is missing: the tables are without it." in result.output
+    result = CliRunner().invoke(app, ["compare", str(two)])
+    assert result.exit_code == 2 and "the report of round 1 is missing" in result.output

@@ -44,7 +44,7 @@ def trial(chance: random.Random, scratch: Path) -> str:
     code, said = _said(command, scratch)
     if code:
         return "refused"
-    told = said == _truth(command) or "is missing: the table is without it" in said
+    told = said == _truth(command) or "is missing: the tables are without it" in said
     return "same" if old or chosen.name == "events.jsonl" or told else "silent"
 
 

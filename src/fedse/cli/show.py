@@ -46,9 +46,8 @@ def show(
     for maker in makers if any(makers) else []:
         console.print(f"Made with {made_with.in_words(maker)}.", soft_wrap=True, highlight=False)
     console.print(_rounds_table(folder, curves(folder)))
-    for number in range(1, (folder.last_round() or 0) + 1):
-        if folder.report(number) is None:
-            console.print(f"The report of round {number} is missing: the table is without it.")
+    for path in folder.missing():
+        console.print(f"{path} is missing: the tables are without it.", soft_wrap=True, markup=False)
     last = folder.last_round() or 0
     test = folder.evaluation("test", last)
     if test is not None:

@@ -262,6 +262,12 @@ class RunFolder:
         noted = self.record(number)
         return reports.read_report(path, noted.files.get(reports.NAME, "") if noted else "")
 
+    def missing(self) -> list[Path]:
+        """Reports and evaluations that were written and are not there."""
+        reported = [self.round_folder(number) / reports.NAME for number in range(1, (self.last_round() or 0) + 1)]
+        noted = [self.path / "evaluations" / name for name in self.manifest().get("evaluations", {}) if "/" not in name]
+        return [path for path in (*reported, *noted) if not path.exists()]
+
     def evaluation(self, split: str, number: int, world: str = "") -> dict[str, Any] | None:
         """A stored evaluation; None where there is none."""
         path = self.evaluation_path(split, number, world)
