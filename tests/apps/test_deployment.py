@@ -87,7 +87,7 @@ def test_sites_and_hub_are_killed_and_the_adapter_is_that_of_the_local_engine(
         time.sleep(1)
         done = len(d.reports("held"))
         hub = d.start_hub()
-        wait_for(lambda: "Going on after round" in d.log("hub"), 180, "the run to go on")
+        wait_for(lambda: d.log("hub").count("the hub is open") >= 2, 180, "the hub to be open again")
         (server,) = d.children("hub", "superlink")
         os.kill(server, signal.SIGKILL)
         wait_for(lambda: "Flower's server has ended (code -9). Going on" in d.log("hub"), 30, "the hub to notice")
@@ -175,6 +175,7 @@ def test_a_server_that_is_stopped_for_a_minute_is_replaced(tmp_path: Path, monke
         assert d.adapter() == local.adapter.digest()
 
 
+@pytest.mark.torture
 def test_without_tls_and_keys_sites_say_who_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hub made with --insecure: the same adapter, also when a site comes back as another node."""
     content = options()

@@ -41,6 +41,7 @@ from fedse.types import (
     Teach,
     Trajectory,
 )
+from older_run import as_of_an_older_fedse
 
 Make = Callable[..., Experiment]
 MAZE = {"worlds": [{"name": "maze", "mode": "original"}]}
@@ -174,6 +175,7 @@ def test_a_run_of_an_older_fedse_goes_on_and_says_what_it_cannot(table_experimen
         connection = sqlite3.connect(file)
         connection.executescript("DROP TABLE attempts; PRAGMA user_version=2;")
         connection.close()
+    as_of_an_older_fedse(folder)
     uninterrupted = fedse.run(table_experiment(), tmp_path / "new")
     assert fedse.run(table_experiment(rounds=2), tmp_path).adapter.digest() == uninterrupted.adapter.digest()
     buffer = Buffer(folder / "clients/east/buffer.sqlite", "east", _fingerprint(folder / "clients/east"))

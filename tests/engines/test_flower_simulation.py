@@ -24,10 +24,17 @@ def ray_is_not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_worker_niceness", "0")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "settings", [[], ["aggregator=fedex_lora", "personal.rank=2", "sending.precision=int8"]], ids=["plain", "in parts"]
+    "settings",
+    [
+        pytest.param([], id="plain", marks=pytest.mark.torture),
+        pytest.param(
+            ["aggregator=fedex_lora", "personal.rank=2", "sending.precision=int8"],
+            id="in parts",
+            marks=pytest.mark.slow,
+        ),
+    ],
 )
 def test_the_simulation_reaches_the_adapter_of_the_local_engine_with_a_language_model(
     tiny_file: Path, tmp_path: Path, settings: list[str]

@@ -98,7 +98,7 @@ def test_a_kill_at_any_file_operation_changes_nothing(
         assert not list(runs.rglob("*.part"))
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 @pytest.mark.timeout(500)
 def test_three_kills_of_a_language_model_run_change_nothing(tiny_file: Path, tmp_path: Path) -> None:
     began = time.monotonic()

@@ -22,6 +22,7 @@ from fedse.errors import BadInput, BufferUnusable, FedseError, RunConflict
 from fedse.experience.buffer import read_file
 from fedse.experiment import Experiment, open_run, prepare
 from fedse.runs.folder import RunFolder
+from older_run import as_of_an_older_fedse
 
 EAST = "clients/east/buffer.sqlite"
 Damage = Callable[[Path], None]
@@ -233,16 +234,6 @@ def test_numbers_of_a_report_or_an_evaluation_cannot_be_edited(two: Path) -> Non
     report.write_text(report.read_text().replace("1", "2", 1))
     with pytest.raises(RunConflict, match="not the file that was written"):
         RunFolder.existing(two).report(1)
-
-
-def as_of_an_older_fedse(folder: Path) -> None:
-    """What a run looked like before there were records."""
-    for path in folder.glob("rounds/*/digests.json"):
-        path.unlink()
-    manifest = json.loads((folder / "manifest.json").read_text())
-    for key in ("records", "evaluations", "sha256"):
-        del manifest[key]
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 1}))
 
 
 def test_a_run_of_an_older_fedse_goes_on_says_what_it_cannot_check_and_is_safe_from_then_on(

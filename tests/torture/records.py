@@ -5,7 +5,6 @@ The log of events is for people, and what an older fedse stored has no digests: 
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from functools import cache
@@ -15,6 +14,7 @@ from click.testing import CliRunner
 from typer.main import get_command
 
 from fedse.cli import app
+from older_run import as_of_an_older_fedse
 
 from .small_runs import damage, files, made
 
@@ -37,7 +37,7 @@ def trial(chance: random.Random, scratch: Path) -> str:
     shutil.copytree(made() / "whole", scratch / "runs")
     folder = scratch / "runs" / "small"
     if old:
-        _as_of_an_older_fedse(folder)
+        as_of_an_older_fedse(folder)
     command = chance.choice(COMMANDS)
     chosen = chance.choice([path for path in files(folder) if path.suffix in _READ])
     damage(chosen, chance, folder)
@@ -71,12 +71,3 @@ def _said(command: tuple[str, ...], scratch: Path) -> tuple[int, str]:
         lines = [line.rsplit("│", 2)[0] for line in lines]
     written = "".join(path.read_bytes().hex() for path in files(out))
     return result.exit_code, "\n".join(lines).replace(str(scratch), "") + written
-
-
-def _as_of_an_older_fedse(folder: Path) -> None:
-    for path in folder.glob("rounds/*/digests.json"):
-        path.unlink()
-    manifest = json.loads((folder / "manifest.json").read_text())
-    for key in ("records", "evaluations", "sha256"):
-        manifest.pop(key, None)
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 1}))

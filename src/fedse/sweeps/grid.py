@@ -17,6 +17,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from fedse.errors import BadInput
+from fedse.errors import BadInput, RunConflict
 from fedse.evaluation.measured import has_evaluation
 from fedse.experiment import Experiment
 from fedse.experiment_file import explain, override
@@ -76,7 +77,10 @@ class Cell:
             return False
         run = RunFolder.existing(self.folder)
         splits = ["validation", "test"] if self.experiment.evaluation.test_tasks != 0 else ["validation"]
-        return all(has_evaluation(run, split) for split in splits)
+        # A run that goes on sets aside what is damaged, and measures again.
+        with suppress(RunConflict):
+            return all(has_evaluation(run, split) for split in splits)
+        return False
 
 
 def read_sweep(path: Path, settings: Sequence[str] = ()) -> tuple[Sweep, dict[str, Any], dict[KeyPath, str]]:
