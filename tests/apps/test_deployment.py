@@ -45,6 +45,7 @@ def ledger(data: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+@pytest.mark.torture
 def test_sites_and_hub_are_killed_and_the_adapter_is_that_of_the_local_engine(
     local: fedse.experiment.RunResult, tmp_path: Path
 ) -> None:
@@ -127,6 +128,7 @@ def check_wire(recorder: Recorder, d: Deployment) -> None:
         assert str(path).encode() not in asked
 
 
+@pytest.mark.torture
 def test_a_site_that_is_killed_between_announcing_and_sending_its_update_does_not_stop_the_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +263,7 @@ def fence(tmp_path: Path) -> Iterator[tuple[Deployment, bool]]:
         yield d, public is not None
 
 
+@pytest.mark.torture
 def test_slow_broken_and_foreign_sites_and_the_fence(fence: tuple[Deployment, bool], tmp_path: Path) -> None:
     d, fenced = fence
     d.hold("exploring-slow")

@@ -59,7 +59,7 @@ def test_a_failure_is_named_the_rest_is_done_and_done_is_skipped(tmp_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stop", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.torture)])
 def test_an_interrupted_sweep_goes_on_to_the_same_result(tmp_path: Path, stop: signal.Signals) -> None:
     (tmp_path / "sweep.yaml").write_text(SWEEP.replace("ROUNDS", "15") + "methods: [fed_se, local_se]\n")
     process = subprocess.Popen(

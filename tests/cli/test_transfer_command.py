@@ -21,7 +21,7 @@ def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["fed_se", "centralized_se"])
+@pytest.mark.parametrize("method", ["fed_se", pytest.param("centralized_se", marks=pytest.mark.torture)])
 def test_the_matrix_and_what_left_out_worlds_gain(
     table_experiment: Callable[..., Experiment], tmp_path: Path, method: str
 ) -> None:

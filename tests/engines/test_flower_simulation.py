@@ -48,7 +48,7 @@ def test_the_simulation_reaches_the_adapter_of_the_local_engine_with_a_language_
         assert read_file(there.folder / buffer) == read_file(here.folder / buffer)
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 @pytest.mark.timeout(600)
 def test_sampling_and_rounding_lead_to_the_same_adapter_too_and_failing_clients_to_their_class(
     table_experiment: Callable[..., Experiment], tmp_path: Path

@@ -294,7 +294,11 @@ def test_a_client_exports_the_adapter_it_plays_with(factored: Callable[..., Expe
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "keeps"),
-    [({"aggregator": "fedsa_lora"}, True), ({"aggregator": "flora"}, False), ({"personal": {"rank": 2}}, True)],
+    [
+        pytest.param({"aggregator": "fedsa_lora"}, True, marks=pytest.mark.torture),
+        pytest.param({"aggregator": "flora"}, False, marks=pytest.mark.torture),
+        ({"personal": {"rank": 2}}, True),
+    ],
 )
 def test_a_language_model_goes_on_after_a_stop_as_if_there_were_none(
     tiny_experiment: Experiment, tmp_path: Path, setting: dict[str, Any], keeps: bool

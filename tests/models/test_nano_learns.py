@@ -91,7 +91,7 @@ def test_it_gains_and_no_opening_of_its_replies_does_the_same(
 
 @pytest.mark.slow
 def test_its_likeliest_decisions_become_better(probes: Any, subject: Any) -> None:
-    before, after = probes.decisions(subject, TASKS).values()
+    before, after = probes.decisions(subject, 2 * TASKS).values()
     assert probes.mean(after) - probes.mean(before) > 0.15
     for world in subject.makers:
         assert after[world] > before[world] + 0.05, world

@@ -8,10 +8,10 @@ from .cases import OUTCOMES, outcomes
 
 SEED = 20_260
 CASES: dict[str, int] = {
-    "experiments": 300,
-    "tasks": 150,
-    "headers": 300,
-    "records": 150,
+    "experiments": 700,
+    "tasks": 200,
+    "headers": 900,
+    "records": 200,
     "folders": 100,
 }
 
