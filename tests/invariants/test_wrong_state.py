@@ -428,3 +428,9 @@ def test_show_says_what_is_missing(two: Path) -> None:
         assert f"{path} is missing: the tables are without it." in result.output
     result = CliRunner().invoke(app, ["compare", str(two)])
     assert result.exit_code == 2 and "the report of round 1 is missing" in result.output
+
+
+def test_a_run_without_its_manifest_is_not_left_out_of_the_list_without_a_word(two: Path) -> None:
+    (two / "manifest.json").unlink()
+    listed = CliRunner().invoke(app, ["runs", "--runs", str(two.parent)])
+    assert listed.exit_code == 0 and "manifest.json is missing" in " ".join(listed.output.split())

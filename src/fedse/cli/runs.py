@@ -37,7 +37,12 @@ def runs(
             experiment.model.name,
             f"{run.size() / 1e6:.1f}",
         )
-    make_console().print(table if table.row_count else f"No runs in {folder}.")
+    console = make_console()
+    console.print(table if table.row_count else f"No runs in {folder}.")
+    for rounds in sorted(folder.glob("*/rounds")):
+        manifest = rounds.parent / "manifest.json"
+        if not manifest.exists():
+            console.print(f"{manifest} is missing: the tables are without it. Restore it from a copy of the run.")
 
 
 @app.command()
