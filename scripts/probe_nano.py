@@ -234,15 +234,12 @@ def fit(
 
 
 def few(subject: Subject, tasks: int) -> Rows:
-    """An adapter that learns from less than the run did, with the run's own learner: eight successes as long as a site with
-    a growing buffer learned, and as long as a site learns whose buffer never holds more than them."""
-    options = subject.experiment.learner.options
-    batch, epochs = options["batch"], options["epochs"]
-    rounds = subject.folder.last_round() or 0
+    """An adapter that learns from less than the run did, with the run's own learner and as many steps as a site took."""
+    batch = subject.experiment.learner.options["batch"]
     taken = [
-        epochs * -(-sum(item.round <= number for item in items) // batch)
+        2 * -(-sum(item.round <= number for item in items) // batch)
         for items in subject.successes.values()
-        for number in range(1, rounds + 1)
+        for number in range(1, (subject.folder.last_round() or 0) + 1)
     ]
     steps = sum(taken) // len(subject.makers)
     random = generator("probe", "few")
@@ -251,35 +248,27 @@ def few(subject: Subject, tasks: int) -> Rows:
         (FEW // len(subject.makers), f"{FEW} successes in all"),
         (FEW, f"{FEW} successes of each world"),
     ):
-        draws = [
-            [
+        found = []
+        for _ in range(DRAWS):
+            chosen = [
                 items[int(index)]
                 for items in subject.successes.values()
                 for index in random.permutation(len(items))[:each]
             ]
-            for _ in range(DRAWS)
-        ]
-        once = max(1, round(steps * batch / len(draws[0])))
-        rows[f"{said}, {steps} steps"] = average([learned(subject, tasks, chosen, once) for chosen in draws])
-        rows[f"{said}, {rounds} rounds"] = average(
-            [learned(subject, tasks, chosen, epochs, rounds) for chosen in draws]
-        )
+            found.append(learned(subject, tasks, chosen, max(1, round(steps * batch / len(chosen)))))
+        rows[f"{said}, {steps} steps"] = {
+            world: float(np.mean([shares[world] for shares in found])) for world in subject.makers
+        }
     everything = every(subject.successes.values())
     ten = [everything[int(index)] for index in random.permutation(len(everything))[: 10 * batch]]
     rows["ten optimiser steps"] = learned(subject, tasks, ten, epochs=1)
     return rows
 
 
-def average(found: list[Shares]) -> Shares:
-    return {world: float(np.mean([shares[world] for shares in found])) for world in found[0]}
-
-
-def learned(subject: Subject, tasks: int, trajectories: list[Trajectory], epochs: int, lessons: int = 1) -> Shares:
+def learned(subject: Subject, tasks: int, trajectories: list[Trajectory], epochs: int) -> Shares:
     part = subject.experiment.learner
     learner = build("learner", part.model_copy(update={"options": {**part.options, "epochs": epochs}}), subject.model)
-    adapter = subject.before
-    for lesson in range(lessons):
-        adapter, _ = learner.learn(adapter, trajectories, stream("probe", "few", *([lesson] if lesson else [])))
+    adapter, _ = learner.learn(subject.before, trajectories, stream("probe", "few"))
     return subject.success(subject.policy(adapter), "test", tasks)
 
 
