@@ -55,6 +55,12 @@ def test_a_run_killed_while_being_made_is_made_again(tmp_path: Path, left: list[
     assert run.experiment() == "name: probe\n"
 
 
+def test_what_a_kill_left_of_a_last_write_goes_when_the_run_is_begun_again(run: RunFolder) -> None:
+    (run.path / ".manifest.json.part").write_text("{")
+    again = RunFolder.create(run.path, "name: probe\n", "digest")
+    assert _names(again.path) == ["experiment.yaml", "manifest.json"]
+
+
 def test_a_folder_with_something_else_in_it_is_refused_and_untouched(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(RunConflict, match=r"not empty and not a run \(it holds thesis.tex\)"):

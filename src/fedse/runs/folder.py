@@ -78,6 +78,10 @@ class RunFolder:
                 }
             )
         self.manifest()
+        # What a kill left of a last write that nothing repeats.
+        for unfinished in self.path.glob(".*.part"):
+            if unfinished.is_file():
+                unfinished.unlink()
 
     def check_free(self) -> None:
         """Refuse a folder that holds something else than a run."""
