@@ -183,6 +183,11 @@ REFUSED: Mapping[str, Damage] = {
         "INSERT INTO trajectories SELECT 1, world, task || 'x', attempt, purpose, adapter, outcome, score, content, record,"
         " token_ids, train_mask FROM trajectories LIMIT 1",
     ),
+    "a row between two rounds": lambda folder: sql(
+        folder / EAST,
+        "UPDATE trajectories SET round = 0.5 WHERE (round, world, task, attempt) ="
+        " (SELECT round, world, task, attempt FROM trajectories WHERE round = 2 LIMIT 1)",
+    ),
     "another experiment in the folder": lambda folder: (folder / "experiment.yaml").write_text(
         (folder / "experiment.yaml").read_text().replace("tasks: 10", "tasks: 11")
     ),
