@@ -10,6 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from fedse.adapters.first import first_adapter
 from fedse.adapters.plan import plan_of
 from fedse.clients.adapters import ClientAdapters
 from fedse.clients.client import EVALUATION, Client
@@ -31,7 +32,15 @@ from fedse.plugins import build, is_inline
 from fedse.privacy.door import Door
 from fedse.probes.evaluation import Evaluation
 from fedse.protocols import Closes, DependsOnFiles, DependsOnNumbers, Engine, Tracker
-from fedse.resuming import check_start_files, check_worlds, conflict, has_begun, world_versions
+from fedse.resuming import (
+    check_start_adapter,
+    check_start_files,
+    check_worlds,
+    conflict,
+    has_beginning,
+    has_begun,
+    world_versions,
+)
 from fedse.rollouts.player import check_actions
 from fedse.rollouts.stepping import MakeWorld
 from fedse.runs import made_with
@@ -180,8 +189,9 @@ def assemble(
     run: RunFolder,
     trackers: Iterable[Tracker] = (),
     make_engine: MakeEngine | None = None,
+    first: Adapter | None = None,
 ) -> Federation:
-    """Connect the parts. The caller holds the run's lock.
+    """Connect the parts. The caller holds the run's lock, and may have made the first adapter already.
 
     Without parts there is the server alone. Its clients are on other machines, where `make_engine` reaches them, and the
     model is built only if the run has no adapter yet.
@@ -217,11 +227,18 @@ def assemble(
     )
 
     def initial_adapter() -> Adapter:
-        model = build("model", experiment.model) if parts is None else parts.model
-        adapter: Adapter = model.initial_adapter(experiment.seed)
-        return adapter
+        if experiment.begins_with is not None and run.last_round() is not None:
+            return server.load(0).adapter  # The folder it came from may be gone.
+        return beginning(experiment, parts) if first is None else first
 
     return Federation(experiment, run, engine, server, lambda: sites.here().clients, initial_adapter, parts)
+
+
+def beginning(experiment: Experiment, parts: Parts | None) -> Adapter:
+    """The adapter that the first round begins with."""
+    model = build("model", experiment.model) if parts is None else parts.model
+    initial: Adapter = model.initial_adapter(experiment.seed)
+    return initial if experiment.begins_with is None else first_adapter(experiment.begins_with, initial)
 
 
 def _tracker(run: RunFolder, trackers: Iterable[Tracker], parts: Parts | None) -> Tracker:
@@ -307,11 +324,14 @@ def _prepared(
         check_start_files(path, start)
     worlds = {} if parts is None else world_versions(parts)
     check_worlds(path, worlds)
+    check_start_adapter(path, experiment.begins_with)
+    # Whether an adapter from outside fits is found out before anything is written.
+    first = beginning(experiment, parts) if experiment.begins_with and not has_beginning(path) else None
     folder.begin(experiment.to_yaml(), experiment.digest(), start, worlds)
     warnings += restore(folder)
     if folder.manifest()["experiment"] != experiment.digest():
         folder.replace_experiment(experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, parts, folder, trackers, make_engine)
+    federation = assemble(experiment, parts, folder, trackers, make_engine, first)
     for warning in [*warnings, *_advice(federation)]:
         federation.server.tracker.record("warning", **warning)
     return federation

@@ -21,7 +21,7 @@ from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import ParticipationOptions
 from fedse.federation.server import LimitOptions
 from fedse.methods import Method, Sharing, expand
-from fedse.plugins import STORED, ClientSlot, Part, PartOf, PluginOptions, capability, resolve
+from fedse.plugins import STORED, ClientSlot, FilePath, Part, PartOf, PluginOptions, capability, resolve
 from fedse.privacy.door import SendingOptions
 from fedse.probes.evaluation import EvaluationOptions
 from fedse.strict_yaml import KeyPath, read_yaml, to_yaml
@@ -68,7 +68,7 @@ class Experiment(PluginOptions):
     operational: ClassVar[frozenset[str]] = frozenset({"rounds"})
     server_only: ClassVar[frozenset[str]] = frozenset(
         # A client's worlds are its own business; the switches that a method stands for are agreed on themselves.
-        {"method", "clients", "checks", "participation", "engine", "limits"}
+        {"method", "clients", "start_adapter", "checks", "participation", "engine", "limits"}
     )
 
     name: str = Field(pattern=NAME)
@@ -93,6 +93,9 @@ class Experiment(PluginOptions):
     """The sites, by name."""
     start: Annotated[Part, PartOf("start", "demonstrations")] = _part("start", "demonstrations")
     """What buffers begin with."""
+    start_adapter: FilePath | None = None
+    """Folder of an adapter in PEFT's layout with which the first round begins: another run's, an exported or a merged one;
+    `{seed}` in it stands for the seed. It has the model's tensors, ranks and scale. Null is the model's initial adapter."""
     exploration: ExplorationOptions = ExplorationOptions()
     """How much clients explore."""
     curriculum: Annotated[Part, ClientSlot("curriculum", "uniform")] = _part("curriculum", "uniform")
@@ -205,6 +208,11 @@ class Experiment(PluginOptions):
     def in_process(self) -> bool:
         """Whether all clients live in the process that runs the experiment."""
         return capability(self.engine, "in_process")
+
+    @property
+    def begins_with(self) -> Path | None:
+        """The folder that `start_adapter` means."""
+        return None if self.start_adapter is None else Path(str(self.start_adapter).replace("{seed}", str(self.seed)))
 
     @property
     def rounds_to_play(self) -> int:

@@ -6,12 +6,18 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from fedse.adapters.files import read_adapter
 from fedse.errors import RunConflict
 from fedse.experiment_file import differences
 from fedse.experiment_options import Experiment, load_experiment
 from fedse.parts import Parts
 from fedse.runs.folder import RunFolder
 from fedse.worlds.answers import BREAKING
+
+
+def has_beginning(path: Path) -> bool:
+    """Whether the run has stored the adapter that its first round begins with."""
+    return (path / "manifest.json").exists() and RunFolder.existing(path).last_round() is not None
 
 
 def has_begun(path: Path) -> bool:
@@ -71,4 +77,15 @@ def check_start_files(path: Path, start: str) -> None:
         raise RunConflict(
             f"{path} was begun with another content of the file that `start` names, and its first round is not complete: "
             "restore the file, give this experiment another name, or remove the folder."
+        )
+
+
+def check_start_adapter(path: Path, folder: Path | None) -> None:
+    """A run has stored what it began with, and needs the folder no more; one that is there may not hold something else."""
+    if folder is None or not has_beginning(path) or not folder.expanduser().exists():
+        return
+    if read_adapter(folder.expanduser()).digest() != RunFolder.existing(path).digest_of(0):
+        raise RunConflict(
+            f"{path} was begun with another adapter than the one that is in {folder} now (`start_adapter`): restore that "
+            "folder, give this experiment another name, or remove the run."
         )
