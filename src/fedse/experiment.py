@@ -55,7 +55,7 @@ def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> 
     """Everything but the clients. `players` makes model and policy; by default they are made anew."""
     alike: dict[str, MakeWorld] = {}
     worlds = {
-        name: make_worlds(name, dict(zip(options.labels(), options.worlds, strict=True)), alike)
+        name: make_worlds(name, dict(zip(options.labels(), options.worlds, strict=True)), options.training, alike)
         for name, options in experiment.clients.items()
     }
     if not experiment.works_here() and (lost := sorted(filter(is_inline, experiment.plugin_names()))):

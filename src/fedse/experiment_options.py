@@ -25,6 +25,7 @@ from fedse.plugins import STORED, ClientSlot, FilePath, Part, PartOf, PluginOpti
 from fedse.privacy.door import SendingOptions
 from fedse.probes.evaluation import EvaluationOptions
 from fedse.strict_yaml import KeyPath, read_yaml, to_yaml
+from fedse.worlds.training_part import TrainingPart
 
 POOLED = "pooled"
 """Name of the client that holds the worlds of all the others."""
@@ -56,6 +57,9 @@ class ClientOptions(PluginOptions):
     """The worlds it owns, by name, each with options of its own if wanted."""
     learns: bool = True
     """False for a site that only measures the shared adapter: how well it does in a world it has not learned from."""
+    training: TrainingPart | None = None
+    """Its part of its worlds' training tasks, such as `{part: 1, of: 2}`: sites of one world that have different parts never
+    explore or demonstrate the same task. Without it a site has all of them."""
 
     def labels(self) -> list[str]:
         """A name for each world; a second world of the same name gets a number."""

@@ -13,7 +13,9 @@ from fedse.errors import BadInput, FedseError
 from fedse.plugins import Part, build
 from fedse.protocols import CanBeChecked, Model, Policy, Start
 from fedse.rollouts.stepping import MakeWorld
-from fedse.worlds.answers import BREAKING, reason
+from fedse.worlds.answers import BREAKING, reason, tasks_of
+from fedse.worlds.training_part import TrainingPart, part_of
+from fedse.worlds.world import World
 
 
 @dataclass(frozen=True)
@@ -47,15 +49,17 @@ def shared_players(model: Part, policy: Part) -> tuple[Model, Policy]:
     return _IN_USE[wanted]
 
 
-def make_worlds(client: str, worlds: Mapping[str, Part], alike: dict[str, MakeWorld]) -> dict[str, MakeWorld]:
+def make_worlds(
+    client: str, worlds: Mapping[str, Part], training: TrainingPart | None, alike: dict[str, MakeWorld]
+) -> dict[str, MakeWorld]:
     """Makers of a client's worlds by label. Worlds written alike have one maker, kept in `alike`: clients can share them."""
     makers: dict[str, MakeWorld] = {}
     for position, (label, part) in enumerate(worlds.items()):
-        written = part.model_dump_json()
+        written = f"{part.model_dump_json()} {training!r}"
         if written not in alike:
-            alike[written] = partial(build, "world", part)
+            alike[written] = partial(_make_world, part, training)
             try:
-                alike[written]()
+                _check_part(client, label, alike[written]())
             except ValidationError as error:
                 raise BadInput(f"clients.{client}.worlds.{position}: {error.errors()[0]['msg']}") from error
             except FedseError:
@@ -67,6 +71,22 @@ def make_worlds(client: str, worlds: Mapping[str, Part], alike: dict[str, MakeWo
                 ) from error
         makers[label] = alike[written]
     return makers
+
+
+def _make_world(part: Part, training: TrainingPart | None) -> World:
+    made: World = build("world", part)
+    if training is not None:
+        made.training_part = training
+    return made
+
+
+def _check_part(client: str, label: str, world: World) -> None:
+    part = part_of(world)
+    if part is not None and not tasks_of(world, "train"):
+        raise BadInput(
+            f"clients.{client}.training: part {part.part} of {part.of} holds none of the training tasks of the world "
+            f"'{label}': choose fewer parts."
+        )
 
 
 def check_start(parts: Parts, learning: Collection[str]) -> list[Mapping[str, Any]]:

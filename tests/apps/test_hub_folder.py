@@ -28,6 +28,7 @@ from fedse.engines.flower.wire import Parcel, pack_task
 from fedse.errors import BadInput
 from fedse.experiment import build_parts, load_experiment
 from fedse.types import RoundTask
+from fedse.worlds.training_part import TrainingPart
 
 EXPERIMENT = """
 name: small
@@ -238,9 +239,11 @@ def test_the_hub_needs_no_world_and_agrees_with_its_sites(kit: Path, tmp_path: P
 
 def test_hub_and_site_keep_who_only_measures_and_may_differ_in_what_changes_no_result(kit: Path) -> None:
     file = kit / "experiment.yaml"
-    file.write_text(EXPERIMENT.replace("east: {worlds", "east: {learns: false, worlds"))
+    own = "east: {learns: false, training: {part: 1, of: 2}, worlds"
+    file.write_text(EXPERIMENT.replace("east: {worlds", own))
     assert [options.learns for options in load_for_hub(file).clients.values()] == [False, True]
-    assert not load_site(kit / "site.yaml").experiment.clients["east"].learns
+    site = load_site(kit / "site.yaml").experiment.clients["east"]
+    assert not site.learns and site.training == TrainingPart(part=1, of=2)
     operational = ["rounds=7", "participation.deadline_minutes=3", "sending.max_megabytes=1", "engine.processes=2"]
     assert load_for_hub(file, operational).terms() == load_for_hub(file).terms()
     for setting in ("sending.precision=int8", "aggregator=median", "exploring=false", "seed=1"):

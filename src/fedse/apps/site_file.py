@@ -106,10 +106,11 @@ def load_site(path: Path) -> Site:
     if (own.name, own.sharing, own.sending) != (common.name, common.sharing, common.sending):
         raise BadInput(f"{path}: settings may not change name, sharing or sending: they are agreed with the hub.")
     site = own.clients.get(options.name)
-    worlds = options.worlds or own.clients[options.name].worlds
-    update: dict[str, Any] = {
-        "clients": {options.name: ClientOptions(worlds=worlds, learns=site is None or site.learns)}
-    }
+    if options.worlds is not None:
+        site = (
+            ClientOptions(worlds=options.worlds) if site is None else site.model_copy(update={"worlds": options.worlds})
+        )
+    update: dict[str, Any] = {"clients": {options.name: site}}
     if options.max_megabytes is not None:
         least = min(options.max_megabytes, own.sending.max_megabytes or options.max_megabytes)
         update["sending"] = own.sending.model_copy(update={"max_megabytes": least})

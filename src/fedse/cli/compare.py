@@ -109,12 +109,16 @@ def _read(folder: Any, split: str) -> Measured:
         for name, options in experiment.clients.items()
         for label, part in zip(options.labels(), options.worlds, strict=True)
     }
-    only_measure = {f"learns.{name}": False for name, options in experiment.clients.items() if not options.learns}
+    own = {
+        f"{key}.{name}": value
+        for name, options in experiment.clients.items()
+        for key, value in options.model_dump(mode="json", exclude={"worlds"}, exclude_defaults=True).items()
+    }
     return Measured(
         name=folder.path.name,
         seed=experiment.seed,
         method=experiment.method or "mixture",
-        settings={**{key: value for key, value in every.items() if key in method}, **worlds, **only_measure},
+        settings={**{key: value for key, value in every.items() if key in method}, **worlds, **own},
         round=number,
         worlds=played,
         errors=errors,

@@ -19,6 +19,7 @@ def reference() -> None:
 def render() -> str:
     from fedse.experiment_options import ClientOptions, Experiment
     from fedse.plugins import KNOWN, options_of, resolve
+    from fedse.worlds.training_part import TrainingPart
 
     lines = [
         "# Every key of an experiment file",
@@ -34,6 +35,12 @@ def render() -> str:
         "### clients.NAME",
         "",
         *_table(ClientOptions),
+        "",
+        "### clients.NAME.training",
+        "",
+        _first_line(TrainingPart),
+        "",
+        *_table(TrainingPart),
     ]
     for name, field in Experiment.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel) and not _kind(field):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fedse.clients.guards import checked_start
 from fedse.clients.site import Site
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
@@ -45,7 +46,11 @@ class Experience:
             shown = [
                 replace(trajectory, client=self.site.name, world=place.label)
                 for place in self.site.places.values()
-                for trajectory in self.start.trajectories(*place.origin, place.world, self.site.chat, self.site.seed)
+                for trajectory in checked_start(
+                    self.site,
+                    place,
+                    self.start.trajectories(*place.origin, place.world, self.site.chat, self.site.seed),
+                )
             ]
         if shown:
             with during("disk"):

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedse.clients.site import Site
+from fedse.clients.site import Place, Site
 from fedse.errors import BadInput
 from fedse.types import Episode, Outcome, Play, Purpose, RoundTask, Tensors, Trajectory, WorldScore
+from fedse.worlds.training_part import part_of
 
 T = TypeVar("T")
 
@@ -47,6 +48,18 @@ def checked_plan(site: Site, task: RoundTask, planned: Sequence[Episode]) -> Seq
             )
         seen.add(key)
     return planned
+
+
+def checked_start(site: Site, place: Place, shown: Sequence[Trajectory]) -> Sequence[Trajectory]:
+    """What a buffer begins with: where the site has a part of the training tasks, nothing of the other parts."""
+    if part_of(place.world) is not None:
+        for trajectory in shown:
+            if trajectory.task not in place.training:
+                raise BadInput(
+                    f"start: it shows the task '{trajectory.task}' of '{place.label}', which is not in the part of the "
+                    f"training tasks that site '{site.name}' has: list tasks with `fedse.worlds.answers.tasks_of`."
+                )
+    return shown
 
 
 def with_rewards(explored: Sequence[Trajectory], judged: Sequence[Trajectory]) -> list[Trajectory]:

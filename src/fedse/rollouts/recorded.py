@@ -16,6 +16,7 @@ from fedse.rollouts.demonstrations import demonstration
 from fedse.types import Split, Trajectory
 from fedse.worlds.answers import tasks_of
 from fedse.worlds.foreign.agentgym_client import AgentGymServer
+from fedse.worlds.training_part import part_of
 from fedse.worlds.world import World
 
 _SHOWN = 10
@@ -132,12 +133,27 @@ class Recorded:
             if chosen:
                 # Sites of one run may have worlds of the same name; where the file knows this client, it gets its own.
                 own = [(task, record) for task, record in chosen if record.client in (client, "")]
-                return own if any(record.client == client for _, record in chosen) else chosen
+                chosen = own if any(record.client == client for _, record in chosen) else chosen
+                return self._in_part(client, label, world, chosen)
         present = sorted({_without_family(record.item).partition("_")[0] for record in self._file.records})
         raise BadInput(
             f"start: {self.path} holds no usable record for world '{label}' of client '{client}', whose item_id would begin "
             f"with '{label}_' (it holds: {', '.join(present[:_SHOWN]) or 'none at all'}): add some, or use "
             "`start: demonstrations` or `start: none`."
+        )
+
+    def _in_part(
+        self, client: str, label: str, world: World, chosen: list[tuple[str, Record]]
+    ) -> list[tuple[str, Record]]:
+        """What a client may begin with that has a part of the training tasks: records of these tasks."""
+        if part_of(world) is None:
+            return chosen
+        tasks = {task.id for task in tasks_of(world, "train")}
+        if own := [(task, record) for task, record in chosen if task in tasks]:
+            return own
+        raise BadInput(
+            f"start: none of the {len(chosen)} records in {self.path} for world '{label}' shows a training task of the part "
+            f"that client '{client}' has (`clients.{client}.training`): add some, or use `start: demonstrations`."
         )
 
 

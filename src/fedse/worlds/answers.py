@@ -12,6 +12,7 @@ from typing import Any
 from fedse.errors import FedseError, WorldBroke
 from fedse.types import NAME_LENGTH, LegalActions, Split, Task
 from fedse.visible import short
+from fedse.worlds.training_part import part_of
 from fedse.worlds.world import World
 
 BREAKING = (Exception, SystemExit)
@@ -55,7 +56,7 @@ def legal_actions(world: World) -> LegalActions | None:
 
 
 def tasks_of(world: World, split: Split) -> Sequence[Task]:
-    """A split's tasks, each under an id."""
+    """A split's tasks, each under an id; of the training tasks those in the part that the world was made with."""
     with blamed(world, f"tasks('{split}')"):
         found = world.tasks(split)
         for task in found:
@@ -63,7 +64,8 @@ def tasks_of(world: World, split: Split) -> Sequence[Task]:
                 raise WorldBroke(f"a task has to be a `Task`, not {type(task).__name__}.")
             plain_text(task.id, "the id of a task")
             plain_text(task.category, "the category of a task")
-        return found
+        part = part_of(world) if split == "train" else None
+        return found if part is None else part.among(world, found)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import gymnasium
 from fedse.errors import BadInput
 from fedse.plugins import PluginOptions
 from fedse.types import Split, Task
+from fedse.worlds.training_part import TrainingPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,9 @@ class World(gymnasium.Env[str, str]):
     name: ClassVar[str]
     version: ClassVar[int]
     """Rises whenever the same task id would give another transcript."""
+    training_part: TrainingPart | None = None
+    """The part of the training tasks that whoever made this instance has; `tasks` lists all of them all the same, and
+    `worlds.answers.tasks_of` only those of the part."""
 
     class Options(PluginOptions):
         pass
@@ -59,6 +63,11 @@ class World(gymnasium.Env[str, str]):
     def tasks(self, split: Split) -> Sequence[Task]:
         """All tasks of a split, always in the same order. In clean worlds the splits are disjoint."""
         raise NotImplementedError(self._lacks("tasks"))
+
+    def subject(self, task: str) -> str:
+        """What a training task is about, where several are about the same: a word, a goal. Parts of the training tasks
+        have no subject in common."""
+        return task
 
     def begin(self, task: str) -> str:
         """Set the episode up and return its first observation. An unknown task id is a `BadInput`."""

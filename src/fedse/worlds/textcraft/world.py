@@ -160,6 +160,19 @@ class TextCraft(World):
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._lists.tasks[split]
 
+    def subject(self, task: str) -> str:
+        """The goal."""
+        return self._numbers[int(task)] if self._original else self._goal("train", task)[0]
+
+    def _goal(self, split: Split, task: str) -> tuple[str, int]:
+        """The goal of a task of clean mode, and how many earlier tasks of its category have the same one."""
+        _, name, number = task.split("-")
+        order = goal_order(self._goals[split][name], self._pool(split))
+        return order[int(number) % len(order)], int(number) // len(order)
+
+    def _pool(self, split: Split) -> int:
+        return self.options.pool if split == "train" else 0
+
     def offer(self, task: str) -> Offer:
         """The goal of a task and what is listed with it."""
         if task not in self._offers:
@@ -171,11 +184,8 @@ class TextCraft(World):
             if self._original:
                 goal, count, key = self._numbers[int(task)], _ORIGINAL_DISTRACTORS, stream("textcraft original", task)
             else:
-                _, name, number = task.split("-")
-                pool = self.options.pool if split == "train" else 0
-                order = goal_order(self._goals[split][name], pool)
-                goal, count = order[int(number) % len(order)], self.options.distractors
-                key = stream("textcraft", split, pool, goal, int(number) // len(order))
+                goal, earlier = self._goal(split, task)
+                count, key = self.options.distractors, stream("textcraft", split, self._pool(split), goal, earlier)
             self._offers[task] = self._made_offer(goal, count, key)
         return self._offers[task]
 

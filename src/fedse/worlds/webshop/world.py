@@ -153,6 +153,10 @@ class WebShop(World):
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._book[0][split]
 
+    def subject(self, task: str) -> str:
+        """The family of the product, by which splits differ too."""
+        return self.goal(task).product.family
+
     def goal(self, task: str) -> Goal:
         """What a task asks for."""
         found = self._book[1].get(task)

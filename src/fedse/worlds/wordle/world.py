@@ -23,6 +23,7 @@ from fedse.worlds.wordle.games import (
     best_guess,
     category,
     fitting,
+    hidden_order,
     listed_game,
     marks,
     word_list,
@@ -127,6 +128,14 @@ class Wordle(World):
 
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._lists.tasks[split]
+
+    def subject(self, task: str) -> str:
+        """The hidden word."""
+        if self._original:
+            return _original_word(task)
+        _, name, number = task.split("-")
+        order = hidden_order(self._words, "train", name, self.options.pool)
+        return order[int(number) % len(order)]
 
     def game(self, task: str) -> Game:
         """The hidden word of a task and the words listed with it."""
