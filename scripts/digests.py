@@ -101,7 +101,7 @@ def scenarios() -> Iterator[tuple[str, list[fedse.Experiment]]]:
     yield "table attempts", [table(exploration={"tasks": 4, "attempts": 2}, filter="best_of_task")]
     yield "table no history", [table(rounds=3, buffer={"history": False})]
     yield "table float16", [table(sending={"precision": "float16"})]
-    yield "tiny personal", [tiny("personal.rank=2", "rounds=3")]
+    yield "tiny personal", [tiny("mix=personal", "mix.rank=2", "rounds=3")]
     yield "tiny fedsa_lora", [tiny("aggregator=fedsa_lora", "rounds=3")]
     yield "tiny ffa_lora", [tiny("aggregator=ffa_lora")]
     yield "tiny flora", [tiny("aggregator=flora", "rounds=3")]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import factored_table
 import fedse
 from fedse.experiment import Experiment
 
@@ -129,3 +130,19 @@ def outside_data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("FEDSE_DATA names no folder with outside data")
     return Path(folder)
+
+
+@pytest.fixture
+def factored(table_experiment: Callable[..., Experiment]) -> Callable[..., Experiment]:
+    def make(**changes: Any) -> Experiment:
+        content = {
+            "model": {"name": "factored_table:FactoredTable", "rows": factored_table.ROWS},
+            "policy": "factored_table:FactoredPolicy",
+            "learner": "factored_table:FactoredLearner",
+            "rounds": 3,
+            "exploration": {"tasks": 5},
+            "evaluation": {"tasks": 10, "test_tasks": 0},
+        }
+        return table_experiment(**{**content, **changes})
+
+    return make

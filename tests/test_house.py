@@ -19,14 +19,14 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedse"
 # A module sees only the lines above its own, and its own room.
 LAYERS = [
     {"__init__", "types", "errors", "seeds", "stopwatch", "visible"},
-    {"protocols", "promises", "atomic", "strict_json", "strict_yaml", "database"},
+    {"protocols", "promises", "schedules", "atomic", "strict_json", "strict_yaml", "database"},
     {"plugins"},
     {"adapters"},
     {"worlds", "models", "experience", "runs", "privacy"},
     {"policies", "rollouts", "learners", "aggregators"},
     {"evaluation"},
     {"clients"},
-    {"curricula", "judges", "probes"},
+    {"curricula", "judges", "mixes", "probes"},
     {"federation"},
     {"engines"},
     {"experiment_file", "methods", "parts"},

@@ -28,10 +28,10 @@ from fedse.federation.sites import Household, Sites
 from fedse.federation.wholeness import check, restore
 from fedse.known_before import expected_of, names_of
 from fedse.parts import MakePlayers, Parts, check_start, make_players, make_worlds, shared_players
-from fedse.plugins import build, is_inline
+from fedse.plugins import build, capability, is_inline
 from fedse.privacy.door import Door
 from fedse.probes.evaluation import Evaluation
-from fedse.protocols import Closes, DependsOnFiles, DependsOnNumbers, Engine, Tracker
+from fedse.protocols import Closes, DependsOnFiles, DependsOnNumbers, Engine, Mix, Tracker
 from fedse.resuming import (
     check_start_adapter,
     check_start_files,
@@ -64,9 +64,10 @@ def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> 
             "a module, or use `engine: local` without processes."
         )
     model, policy = players(experiment.model, experiment.policy)
-    if experiment.personal.rank and not hasattr(model, "network"):
+    if capability(experiment.mix, "needs_lora") and not hasattr(model, "network"):
         raise BadInput(
-            f"personal.rank: the model '{experiment.model.name}' has no LoRA adapter to put another beside: leave it at 0."
+            f"mix '{experiment.mix.name}': the model '{experiment.model.name}' has no LoRA adapter to put another beside: "
+            "leave `mix` out."
         )
     return Parts(
         model=model,
@@ -88,6 +89,12 @@ def build_clients(experiment: Experiment, parts: Parts, run: RunFolder, only: st
     ]
 
 
+def build_mix(experiment: Experiment, client: str) -> Mix:
+    """What a client makes of what it is sent."""
+    mix: Mix = build("mix", experiment.mix, client, experiment.seed)
+    return mix
+
+
 def _build_client(
     experiment: Experiment, parts: Parts, folder: Path, name: str, origins: Mapping[str, Origin]
 ) -> Client:
@@ -106,7 +113,7 @@ def _build_client(
     buffer = Buffer(folder / "buffer.sqlite", name, parts.model.chat.fingerprint, experiment.buffer)
     return Client(
         site=site,
-        adapters=ClientAdapters(name, experiment.seed, folder, plan_of(parts.aggregator), experiment.personal, shares),
+        adapters=ClientAdapters(folder, plan_of(parts.aggregator), build_mix(experiment, name), shares),
         experience=Experience(
             site, parts.start, build("filter", experiment.filter), buffer, Journal(folder / "episodes")
         ),

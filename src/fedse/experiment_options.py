@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from fedse.clients.client import EVALUATION
-from fedse.clients.personal import PersonalOptions
 from fedse.clients.site import ExplorationOptions, Origin
 from fedse.errors import BadInput
 from fedse.experience.buffer import BufferOptions
@@ -114,8 +113,8 @@ class Experiment(PluginOptions):
     """How an adapter is fitted to the buffer."""
     aggregator: Annotated[Part, PartOf("aggregator", "mean")] = _part("aggregator", "mean")
     """How the adapters of the clients become one."""
-    personal: PersonalOptions = PersonalOptions()
-    """What each client keeps for itself."""
+    mix: Annotated[Part, PartOf("mix", "broadcast")] = _part("mix", "broadcast")
+    """What each client makes of the broadcast adapter, and what it keeps for itself."""
     checks: CheckOptions = CheckOptions()
     """Bounds an update has to keep."""
     evaluation: EvaluationOptions = EvaluationOptions()
@@ -136,7 +135,7 @@ class Experiment(PluginOptions):
     @model_validator(mode="before")
     @classmethod
     def _method_in_full(cls, content: Any) -> Any:
-        return expand(content) if isinstance(content, Mapping) else content
+        return expand(_without_old_keys(content)) if isinstance(content, Mapping) else content
 
     @model_validator(mode="after")
     def _switches_go_together(self) -> Experiment:
@@ -149,6 +148,15 @@ class Experiment(PluginOptions):
             )
         if self.sharing == "none" and self.pooled:
             raise ValueError("`pooled: true` leaves one client with nobody to share with: leave `sharing` out")
+        if self.sharing == "none" and self.mix.name != "broadcast":
+            raise ValueError(
+                f"`mix: {self.mix.name}` mixes with what others send, and with `sharing: none` nobody sends: leave `mix` out"
+            )
+        if capability(self.mix, "exact_mean") and self.aggregator.name != "mean":
+            raise ValueError(
+                f"`mix: {self.mix.name}` takes its own share out of the mean, and the aggregator is "
+                f"'{self.aggregator.name}': use `aggregator: mean`"
+            )
         if self.sharing == "none" and not (self.in_process or self.engine.foreign):
             raise ValueError("clients that share nothing need no connection: use `engine: local` with `sharing: none`")
         labels = list(self.labelled_probes())
@@ -257,6 +265,15 @@ class Experiment(PluginOptions):
             {key: value for key, value in self.identity().items() if key not in self.server_only}, default=str
         )
         return hashlib.sha256(agreed.encode()).hexdigest()
+
+
+def _without_old_keys(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Runs that were stored before there was a `mix` have its first variant under a key of its own."""
+    old = content.get("personal")
+    if not isinstance(old, Mapping) or old.keys() != {"rank"} or "mix" in content:
+        return content
+    mix = {"mix": {"name": "personal", **old}} if old["rank"] else {}
+    return {**{key: value for key, value in content.items() if key != "personal"}, **mix}
 
 
 def load_experiment(path: str | Path, settings: Sequence[str] = (), stored: bool = False) -> Experiment:

@@ -76,6 +76,13 @@ KNOWN: dict[str, dict[str, str]] = {
         "threshold": "fedse.experience.filters:Threshold",
         "best_of_task": "fedse.experience.filters:BestOfTask",
     },
+    "mix": {
+        "broadcast": "fedse.mixes.broadcast:Broadcast",
+        "personal": "fedse.mixes.personal:Personal",
+        "feddpa": "fedse.mixes.feddpa:FedDpa",
+        "fedalt": "fedse.mixes.fedalt:FedAlt",
+        "blend": "fedse.mixes.blend:Blend",
+    },
     "learner": {
         "imitation": "fedse.learners.imitation:Imitation",
         "none": "fedse.learners.none:NoLearning",

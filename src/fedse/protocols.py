@@ -17,10 +17,12 @@ from fedse.types import (
     Learned,
     LegalActions,
     Lesson,
+    Lessons,
     Planned,
     Played,
     RoundTask,
     Sampling,
+    Sent,
     ServerState,
     Split,
     Task,
@@ -247,6 +249,26 @@ class Filter(Protocol):
     def keep(self, trajectories: Sequence[Trajectory]) -> list[Trajectory]: ...
 
 
+class Mix(Protocol):
+    """What a client makes of the broadcast adapter, and what of it stays. Built with the client's name and the seed.
+
+    One that reads the broadcast adapter as the plain mean of what clients sent says so with `exact_mean = True`.
+    """
+
+    def compose(self, sent: Sent, kept: Tensors) -> Adapter:
+        """What the client plays and learns with. `kept` is what stayed after its last round; nothing before its first."""
+        ...
+
+    def lessons(self, sent: Sent, adapter: Adapter) -> Lessons:
+        """The adapters to learn from, one after another (`learned = yield adapter`); returns the one whose shared part is
+        sent. `adapter` is what `compose` made."""
+        ...
+
+    def keep(self, learned: Adapter) -> Tensors:
+        """What stays at the client, beside the tensors that it trains and does not send."""
+        ...
+
+
 class Learner(Protocol):
     """Fits an adapter to trajectories, starting from the broadcast one, with a fresh optimiser.
 
@@ -256,6 +278,15 @@ class Learner(Protocol):
 
     def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Learned | None:
         """The adapter and its metrics, or None to abstain: the client then sends no update."""
+        ...
+
+
+@runtime_checkable
+class FollowsRounds(Protocol):
+    """A learner with numbers that change from round to round."""
+
+    def enter(self, round: int) -> None:
+        """Called before the lessons of a round."""
         ...
 
 

@@ -184,10 +184,25 @@ class Lesson(NamedTuple):
     trajectories: Sequence[Trajectory]
     key: int
     """Of its random numbers."""
+    round: int = 1
 
 
 Learned = tuple[Adapter, Mapping[str, float]]
 """The adapter that came of a lesson, and its metrics."""
+
+
+class Sent(NamedTuple):
+    """An adapter that a server broadcast."""
+
+    adapter: Adapter
+    behind: int
+    """Rounds behind it."""
+    contributed: tuple[str, ...] = ()
+    """Clients whose updates it was made of; nobody before the first round, or where that is not known."""
+
+
+Lessons = Generator[Adapter, Adapter, Adapter]
+"""What a client learns from, one adapter after another, each answered by what came of it; in the end, all of it."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +221,8 @@ class RoundTask:
     """Time the client has from now on; None: as long as it takes. A later answer is not used."""
     shared: Shared = field(default_factory=dict)
     """What plug-ins of the clients have told each other by way of the server."""
+    contributed: tuple[str, ...] = ()
+    """Clients whose updates the adapter was made of."""
 
     @property
     def name(self) -> str:
@@ -339,6 +356,8 @@ class ServerState:
     adapter: Adapter
     memory: Tensors = field(default_factory=dict)
     """Tensors of the aggregator's own, such as moments."""
+    contributed: tuple[str, ...] = ()
+    """Clients whose updates the adapter was made of."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedse.adapters.plan import PERSONAL, RESIDUAL, TensorPlan, frozen, in_part, part, plan_of, private, sent
-from fedse.clients.personal import first_pair
+from fedse.mixes.personal import first_pair
 from fedse.types import Adapter
 
 A, B, ALONE = "x.lora_A.weight", "x.lora_B.weight", "table"

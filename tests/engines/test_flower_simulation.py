@@ -30,7 +30,7 @@ def ray_is_not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         pytest.param([], id="plain", marks=pytest.mark.torture),
         pytest.param(
-            ["aggregator=fedex_lora", "personal.rank=2", "sending.precision=int8"],
+            ["aggregator=fedex_lora", "mix.name=personal", "mix.rank=2", "sending.precision=int8"],
             id="in parts",
             marks=pytest.mark.slow,
         ),

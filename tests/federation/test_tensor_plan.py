@@ -13,70 +13,13 @@ import pytest
 from safetensors.numpy import load_file
 
 import fedse
+from factored_table import RANK, ROWS, A, B, FactoredLearner
 from fedse.adapters.files import read_adapter
 from fedse.adapters.plan import part
 from fedse.errors import BadInput
 from fedse.experiment import Experiment
-from fedse.models.table import TENSOR, Table
-from fedse.policies.table import TablePolicy
+from fedse.models.table import TENSOR
 from fedse.types import Adapter, Trajectory
-
-A, B = "table.lora_A.weight", "table.lora_B.weight"
-ROWS, RANK = 64, 3
-
-
-class FactoredTable(Table):
-    """A table of scores that is the product of two factors, with any number of further pairs added."""
-
-    network = None
-
-    def initial_adapter(self, seed: int) -> Adapter:
-        down = np.random.default_rng(seed).standard_normal((RANK, len(self.actions)))
-        return Adapter(
-            {A: down.astype(np.float32), B: np.zeros((self.rows, RANK), dtype=np.float32)}, {"r": RANK, "lora_alpha": 3}
-        )
-
-
-def table(adapter: Adapter) -> Any:
-    return sum(
-        adapter.tensors[name.replace("lora_A", "lora_B")].astype(np.float64) @ tensor
-        for name, tensor in adapter.tensors.items()
-        if "lora_A" in name
-    )
-
-
-class FactoredPolicy(TablePolicy):
-    def __init__(self, model: Table) -> None:
-        super(TablePolicy, self).__init__(model.chat)
-        self.model = model
-
-    def load(self, adapter: Adapter) -> None:
-        self._table = table(adapter)
-
-
-class FactoredLearner:
-    """A few gradient steps of every tensor that is not frozen towards the counts of the actions."""
-
-    def __init__(self, model: Table) -> None:
-        self.model = model
-
-    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Any:
-        target = np.zeros((self.model.rows, len(self.model.actions)))
-        for trajectory in trajectories:
-            for step in trajectory.steps:
-                if step.action in self.model.actions:
-                    target[self.model.row(step.observation), self.model.actions.index(step.action)] = 3.0
-        tensors = {name: tensor.astype(np.float64) for name, tensor in start.tensors.items()}
-        for _ in range(5):
-            error = table(Adapter(tensors)) - target
-            for down in [name for name in tensors if "lora_A" in name]:
-                up = down.replace("lora_A", "lora_B")
-                steps = {up: error @ tensors[down].T, down: tensors[up].T @ error}
-                for name, step in steps.items():
-                    if name not in start.frozen:
-                        tensors[name] = tensors[name] - 0.02 * step
-        learned = {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
-        return Adapter(learned, start.config), {"loss": float(np.mean(error**2))}
 
 
 class Careless(FactoredLearner):
@@ -96,22 +39,6 @@ class BreaksOnce(FactoredLearner):
         if BreaksOnce.calls == 4:
             raise KeyboardInterrupt
         return super().learn(start, trajectories, key)
-
-
-@pytest.fixture
-def factored(table_experiment: Callable[..., Experiment]) -> Callable[..., Experiment]:
-    def make(**changes: Any) -> Experiment:
-        content = {
-            "model": {"name": f"{__name__}:FactoredTable", "rows": ROWS},
-            "policy": f"{__name__}:FactoredPolicy",
-            "learner": f"{__name__}:FactoredLearner",
-            "rounds": 3,
-            "exploration": {"tasks": 5},
-            "evaluation": {"tasks": 10, "test_tasks": 0},
-        }
-        return table_experiment(**{**content, **changes})
-
-    return make
 
 
 def adapters(folder: Path) -> list[Adapter]:
@@ -161,7 +88,7 @@ def test_with_ffa_lora_a_never_changes_and_only_b_travels(factored: Callable[...
 
 
 def test_a_learner_that_trains_what_is_frozen_is_named(factored: Callable[..., Experiment], tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"it changed table\.lora_A\.weight, which the aggregator keeps frozen"):
+    with pytest.raises(BadInput, match=r"it changed table\.lora_A\.weight, which aggregator or mix keep frozen"):
         fedse.run(factored(aggregator="ffa_lora", learner=f"{__name__}:Careless"), tmp_path)
 
 
@@ -183,7 +110,7 @@ def test_with_fedsa_lora_every_client_keeps_its_own_b(factored: Callable[..., Ex
     assert result.validation["macro"] > report(result.folder, 1)["evaluation"]["macro"] + 0.3
 
 
-@pytest.mark.parametrize("setting", [{"aggregator": "fedsa_lora"}, {"personal": {"rank": 2}}])
+@pytest.mark.parametrize("setting", [{"aggregator": "fedsa_lora"}, {"mix": {"name": "personal", "rank": 2}}])
 def test_private_tensors_survive_an_interruption_in_the_middle_of_a_round(
     factored: Callable[..., Experiment], tmp_path: Path, setting: dict[str, Any]
 ) -> None:
@@ -238,7 +165,9 @@ def test_an_exact_aggregator_broadcasts_what_the_mean_loses(
 def test_rounding_counts_the_change_from_the_part_that_is_sent(
     factored: Callable[..., Experiment], tmp_path: Path, name: str, values: int
 ) -> None:
-    result = fedse.run(factored(aggregator=name, personal={"rank": 1}, sending={"precision": "float16"}), tmp_path)
+    result = fedse.run(
+        factored(aggregator=name, mix={"name": "personal", "rank": 1}, sending={"precision": "float16"}), tmp_path
+    )
     assert sent_bytes(result.folder) == {2 * values}
     for number in (1, 2, 3):
         found = report(result.folder, number)
@@ -251,7 +180,7 @@ def test_a_personal_adapter_stays_at_its_client_and_is_played_with(
     factored: Callable[..., Experiment], tmp_path: Path
 ) -> None:
     alone = fedse.run(factored(), tmp_path / "alone")
-    result = fedse.run(factored(personal={"rank": 2}), tmp_path / "personal")
+    result = fedse.run(factored(mix={"name": "personal", "rank": 2}), tmp_path / "personal")
     assert {part(name) for adapter in adapters(result.folder) for name in adapter.tensors} == {""}
     assert sent_bytes(result.folder) == sent_bytes(alone.folder)
     kept = private(result.folder)
@@ -264,8 +193,8 @@ def test_a_personal_adapter_stays_at_its_client_and_is_played_with(
 def test_a_personal_adapter_needs_a_model_with_lora(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    with pytest.raises(BadInput, match=r"personal\.rank: the model 'table' has no LoRA adapter"):
-        fedse.run(table_experiment(personal={"rank": 2}), tmp_path)
+    with pytest.raises(BadInput, match=r"mix .personal.: the model 'table' has no LoRA adapter"):
+        fedse.run(table_experiment(mix={"name": "personal", "rank": 2}), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -297,7 +226,7 @@ def test_a_client_exports_the_adapter_it_plays_with(factored: Callable[..., Expe
     [
         pytest.param({"aggregator": "fedsa_lora"}, True, marks=pytest.mark.torture),
         pytest.param({"aggregator": "flora"}, False, marks=pytest.mark.torture),
-        ({"personal": {"rank": 2}}, True),
+        ({"mix": {"name": "personal", "rank": 2}}, True),
     ],
 )
 def test_a_language_model_goes_on_after_a_stop_as_if_there_were_none(

@@ -52,6 +52,7 @@ class Header(BaseModel):
     world: _Name
     seconds: Annotated[_Number, Field(gt=0, le=LONGEST)] | None
     shared: Annotated[dict[_Word, dict[_Word, tuple[_Shape, tuple[_Number, ...]]]], Field(max_length=100)]
+    contributed: Annotated[tuple[_Name, ...], Field(max_length=100_000)]
     seal: _Name = ""
 
 
@@ -101,6 +102,7 @@ def read_task(head: Header, array: Any, expected: Expected) -> RoundTask:
         world=head.world,
         seconds=head.seconds,
         shared=_shared(head, expected.shares),
+        contributed=head.contributed,
     )
 
 

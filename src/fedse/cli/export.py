@@ -110,7 +110,8 @@ def _with_private_part(folder: RunFolder, adapter: Adapter, client: str, number:
     """The adapter that a client plays with after a round."""
     from fedse.clients.notebook import Notebook
     from fedse.errors import BadInput
-    from fedse.types import Adapter
+    from fedse.experiment import build_mix, stored_experiment
+    from fedse.types import Sent
 
     _known_client(folder, client)
     folder.check_kept(client, number)
@@ -119,7 +120,9 @@ def _with_private_part(folder: RunFolder, adapter: Adapter, client: str, number:
         raise BadInput(
             f"--client {client}: it keeps nothing private, the adapter belongs to all clients: leave it out."
         )
-    return Adapter({**adapter.tensors, **own}, adapter.config)
+    record = folder.record(number)
+    sent = Sent(adapter, number, record.contributed if record else ())
+    return build_mix(stored_experiment(folder), client).compose(sent, own)
 
 
 def _known_client(folder: RunFolder, client: str) -> list[str]:

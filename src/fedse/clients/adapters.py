@@ -11,43 +11,54 @@ from fedse.adapters.packing import pack, unpack
 from fedse.adapters.plan import Plan, frozen, private, sent
 from fedse.clients.notebook import Notebook
 from fedse.clients.own import OwnAdapters
-from fedse.clients.personal import PersonalOptions, first_pair
 from fedse.errors import BadInput
+from fedse.protocols import Mix
 from fedse.stopwatch import during
-from fedse.types import Adapter, RoundTask, Vector
+from fedse.types import Adapter, Lessons, RoundTask, Sent, Vector
 
 
 class ClientAdapters:
-    """The broadcast adapter with the client's private tensors in their place, or the client's own if it shares nothing."""
+    """What the client's mix makes of the broadcast adapter, or the client's own if it shares nothing."""
 
-    def __init__(self, name: str, seed: int, folder: Path, plan: Plan, personal: PersonalOptions, shares: bool) -> None:
-        self.name = name
-        self.seed = seed
+    def __init__(self, folder: Path, plan: Plan, mix: Mix, shares: bool) -> None:
         self.plan = plan
-        self.personal = personal
+        self.mix = mix
         self.own = None if shares else OwnAdapters(folder / "adapters")
         self._private = Notebook(folder / "private")
 
     def entering(self, task: RoundTask) -> Adapter:
         """What the client plays a task with, in fresh arrays: nothing that one client does to its own reaches another."""
         with during("adapter"):
-            behind = task.round - 1 if task.kind == "train" else task.round
-            if self.own is not None and behind > 0:
-                return self._frozen(self.own.read(behind), behind + 1)
-            return self.completed(unpack(task.vector, task.layout, task.config), behind)
+            broadcast = _sent(task)
+            if self.own is not None and broadcast.behind > 0:
+                return self._frozen(self.own.read(broadcast.behind), broadcast.behind + 1)
+            return self.completed(broadcast)
 
-    def completed(self, adapter: Adapter, behind: int) -> Adapter:
+    def completed(self, broadcast: Sent) -> Adapter:
         """An adapter that anybody may have sent, with what this client keeps to itself after so many rounds."""
-        kept = self._private.before(behind + 1).tensors
-        if self.personal.rank and not kept:
-            kept = first_pair(adapter, self.personal.rank, self.name, self.seed)
-        return self._frozen(Adapter({**adapter.tensors, **kept}, adapter.config), behind + 1)
+        kept = self._private.before(broadcast.behind + 1).tensors
+        return self._frozen(self.mix.compose(broadcast, kept), broadcast.behind + 1)
+
+    def lessons(self, task: RoundTask) -> Lessons:
+        """The adapters that the client learns from in a round, one after another."""
+        entered = self.entering(task)
+        lessons = self.mix.lessons(_sent(task), entered) if self.own is None else _one(entered)
+        following = next(lessons)
+        while True:
+            start = replace(following, frozen=following.frozen | self._frozen(following, task.round).frozen)
+            learned = yield start
+            _check_frozen(start, learned)
+            try:
+                following = lessons.send(learned)
+            except StopIteration as ended:
+                whole: Adapter = ended.value
+                return whole
 
     def leaving(self, task: RoundTask, start: Adapter, learned: Adapter | None) -> Vector | None:
         """Keep what stays; the packed rest, or None where nothing was learned or nothing is shared."""
         if learned is not None:
-            self._check_frozen(start, learned)
-            self._private.keep(task.round, private(learned, self.plan.in_round(task.round)).tensors)
+            stays = private(learned, self.plan.in_round(task.round)).tensors
+            self._private.keep(task.round, {**stays, **(self.mix.keep(learned) if self.own is None else {})})
         if self.own is not None:
             self.own.write(task.round, start if learned is None else learned)
             return None
@@ -57,10 +68,20 @@ class ClientAdapters:
     def _frozen(self, adapter: Adapter, round: int) -> Adapter:
         return replace(adapter, frozen=frozen(adapter, self.plan.in_round(round)))
 
-    def _check_frozen(self, before: Adapter, after: Adapter) -> None:
-        for name in sorted(before.frozen):
-            if not np.array_equal(before.tensors[name], after.tensors[name]):
-                raise BadInput(
-                    f"learner: it changed {name}, which the aggregator keeps frozen: use the learner 'imitation', or an "
-                    "aggregator with which clients train everything."
-                )
+
+def _check_frozen(before: Adapter, after: Adapter) -> None:
+    for name in sorted(before.frozen):
+        if not np.array_equal(before.tensors[name], after.tensors[name]):
+            raise BadInput(
+                f"learner: it changed {name}, which aggregator or mix keep frozen: use the learner 'imitation', or an "
+                "aggregator and a mix with which clients train everything."
+            )
+
+
+def _one(adapter: Adapter) -> Lessons:
+    return (yield adapter)
+
+
+def _sent(task: RoundTask) -> Sent:
+    behind = task.round - 1 if task.kind == "train" else task.round
+    return Sent(unpack(task.vector, task.layout, task.config), behind, task.contributed)

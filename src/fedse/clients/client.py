@@ -13,6 +13,7 @@ from fedse.adapters.plan import part_to_send, sent_layout
 from fedse.clients.adapters import ClientAdapters
 from fedse.clients.experience import Experience
 from fedse.clients.guards import asked_of, checked_plan, checked_scores, plain, with_rewards
+from fedse.clients.lessons import taught
 from fedse.clients.site import Site
 from fedse.errors import BadInput
 from fedse.privacy.door import Door
@@ -23,7 +24,6 @@ from fedse.types import (
     Outcome,
     Play,
     RoundTask,
-    Teach,
     Vector,
     Work,
     WorldScore,
@@ -95,8 +95,7 @@ class Client:
         finished = [item for item in explored if item.outcome is not Outcome.ERROR]
         judged = yield from asked_of(self.judge, self.judge.judge(finished, entering))
         memory = self.experience.of_round(task.round, tested, with_rewards(explored, judged))
-        learned = yield Teach(lambda: memory.lesson(entering()))
-        adapter, metrics = learned or (None, {})
+        adapter, metrics = (yield from taught(self.adapters.lessons(task), memory)) or (None, {})
         vector = self.adapters.leaving(task, memory.start, adapter)
         if adapter is not None:
             memory.learned()

@@ -56,12 +56,12 @@ class Experience:
             with during("disk"):
                 self.buffer.remember(0, shown)
 
-    def lesson(self, round: int, adapter: Adapter) -> Lesson | None:
-        """What is learned in a round from an adapter; None without experience."""
+    def lesson(self, round: int, adapter: Adapter, number: int = 1) -> Lesson | None:
+        """What is learned in a round from an adapter, by the first or a later lesson of it; None without experience."""
         with during("disk"):
             remembered = self.buffer.read(round)
-        key = stream(self.site.seed, self.site.name, round, "learn")
-        return Lesson(adapter, remembered, key) if remembered else None
+        key = stream(self.site.seed, self.site.name, round, "learn", *([number] if number > 1 else []))
+        return Lesson(adapter, remembered, key, round) if remembered else None
 
 
 class RoundMemory:
@@ -110,6 +110,13 @@ class RoundMemory:
             return self._lesson
         finally:
             experience.buffer.close()
+
+    def further_lesson(self, adapter: Adapter, number: int) -> Lesson | None:
+        """The same to learn from once more."""
+        try:
+            return self._experience.lesson(self._round, adapter, number)
+        finally:
+            self._experience.buffer.close()
 
     def learned(self) -> None:
         """Note that something came of the lesson."""

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
 from fedse.clients.notebook import Notebook
 from fedse.plugins import PluginOptions
 from fedse.protocols import Chat
+from fedse.schedules import Ramp, Scheduled
 from fedse.seeds import stream
 from fedse.stopwatch import during
 from fedse.types import Episode, Purpose, Sampling, Split, Task
@@ -27,8 +28,8 @@ class ExplorationOptions(PluginOptions):
     """Training tasks of each world that are explored in a round."""
     attempts: int = Field(default=1, ge=1)
     """Attempts at each task."""
-    temperature: float = Field(default=1.0, gt=0)
-    """Sampling temperature."""
+    temperature: Annotated[float | Ramp, Scheduled(above=0)] = 1.0
+    """Sampling temperature, or `{from, to, over}` rounds."""
 
 
 class Origin(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedse.clients.site import Site
 from fedse.protocols import Past
+from fedse.schedules import at
 from fedse.seeds import generator
 from fedse.types import Episode, Planned, Purpose, RoundTask, Task
 
@@ -20,13 +21,12 @@ class Uniform:
         yield from ()  # A curriculum may ask for episodes on the way; this one has nothing to ask.
         budget = self.site.exploration
         assert budget is not None, "a site that explores nothing plans nothing"
+        temperature = at(budget.temperature, task.round)
         episodes: list[Episode] = []
         for label in self.site.places:
             for item in self.chosen(label, task.round, past)[: budget.tasks]:
                 for attempt in range(budget.attempts):
-                    episodes.append(
-                        self.site.episode(label, item, Purpose.EXPLORE, task.round, attempt, budget.temperature)
-                    )
+                    episodes.append(self.site.episode(label, item, Purpose.EXPLORE, task.round, attempt, temperature))
         return episodes
 
     def chosen(self, label: str, round: int, past: Past) -> list[Task]:

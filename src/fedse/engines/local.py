@@ -17,7 +17,7 @@ from pydantic import Field
 from fedse.errors import FedseError, TooLate, WorldBroke
 from fedse.federation.sites import Sites
 from fedse.plugins import PluginOptions
-from fedse.protocols import LearnsTogether
+from fedse.protocols import FollowsRounds, LearnsTogether
 from fedse.rollouts.player import Player
 from fedse.stopwatch import during
 from fedse.types import (
@@ -97,9 +97,12 @@ class LocalEngine:
     def teach(self, lessons: Sequence[Lesson]) -> Sequence[Learned | None]:
         """What comes of each lesson."""
         with during("learning"):
+            if isinstance(self.learner, FollowsRounds):
+                (round,) = {lesson.round for lesson in lessons} or {1}
+                self.learner.enter(round)
             if len(lessons) > 1 and isinstance(self.learner, LearnsTogether):
                 return self.learner.learn_together(lessons)
-            return [self.learner.learn(*lesson) for lesson in lessons]
+            return [self.learner.learn(lesson.start, lesson.trajectories, lesson.key) for lesson in lessons]
 
     def _work(self, tasks: dict[str, RoundTask], began: float) -> Iterator[Answer]:
         group = _Group()

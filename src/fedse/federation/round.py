@@ -77,6 +77,7 @@ def run_round(
         state.adapter.layout,
         state.adapter.config,
         shared=shared_of(state),
+        contributed=state.contributed,
     )
     answers = exchange.ask(exchange.invited(number), task, take)
     if checks.max_ratio is not None:
@@ -105,6 +106,7 @@ def run_round(
         following, diagnostics = replace(state, round=number), {}
     taken = [update for client, update in answers.updates.items() if client not in refused]
     following = with_shared(following, state.memory, taken, shares)
+    following = replace(following, contributed=tuple(update.client for update in usable) or state.contributed)
 
     report = RoundReport(
         round=number,

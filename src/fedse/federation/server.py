@@ -154,8 +154,18 @@ class Server:
 
     def evaluate(self, number: int, split: Split, world: str = "") -> dict[str, Any]:
         """Play the adapter after round `number` on a split at the clients, and store the result. Nothing is learned."""
-        adapter = self.load(number).adapter
-        task = RoundTask(number, "evaluate", pack(adapter), adapter.layout, adapter.config, split, world)
+        state = self.load(number)
+        adapter = state.adapter
+        task = RoundTask(
+            number,
+            "evaluate",
+            pack(adapter),
+            adapter.layout,
+            adapter.config,
+            split,
+            world,
+            contributed=state.contributed,
+        )
         self.exchange.settle()
         answers = self.exchange.ask(self.engine.clients, task, lambda got: got if self._bears_errors(got) else None)
         received = answers.updates
@@ -189,9 +199,11 @@ class Server:
             raise RunConflict(f"the adapter in {folder} is not the one the manifest recorded: restore the folder.")
         memory_file = folder / "server" / "memory.safetensors"
         try:
-            return ServerState(number, adapter, load_file(memory_file) if memory_file.exists() else {})
+            memory = load_file(memory_file) if memory_file.exists() else {}
         except (SafetensorError, OSError) as error:
             raise RunConflict(f"{memory_file} is damaged ({error}): restore it from a copy of the run.") from error
+        record = self.run.record(number)
+        return ServerState(number, adapter, memory, record.contributed if record else ())
 
     def _kept(self, number: int) -> dict[str, dict[str, str]]:
         """What clients on this disk keep after a round that no record names yet."""
@@ -225,6 +237,7 @@ class Server:
                 write,
                 lambda: self._kept(state.round),
                 report.absent if report is not None else (),
+                state.contributed,
             )
 
 

@@ -21,7 +21,7 @@ from fedse.experience.journal import Journal
 from fedse.federation.server import Server
 from fedse.probes.evaluation import evaluation_of
 from fedse.protocols import Engine
-from fedse.types import Adapter, Episode, Learned, Lesson, RoundTask, Split, Trajectory, WorldScore
+from fedse.types import Adapter, Episode, Learned, Lesson, RoundTask, Sent, Split, Trajectory, WorldScore
 
 BEGINNING = "(beginning)"
 SHARED = "(shared)"
@@ -78,7 +78,9 @@ def own_adapter(server: Server, client: Client, number: int) -> Adapter | None:
     report = server.run.report(number)
     if report is not None and client.name not in report["clients"]:
         return None  # It was not asked, or did not answer.
-    lesson = client.experience.lesson(number, client.adapters.completed(server.load(number - 1).adapter, number - 1))
+    before = server.load(number - 1)
+    start = client.adapters.completed(Sent(before.adapter, number - 1, before.contributed))
+    lesson = client.experience.lesson(number, start)
     if lesson is None:
         return None
     (learned,) = _of_one_process(server.engine).teach([lesson])
@@ -92,7 +94,7 @@ def _everywhere(
     task = RoundTask(number, "evaluate", pack(adapter), adapter.layout, adapter.config, split)
     together: dict[str, tuple[Adapter, list[Client]]] = {}
     for client in sorted(clients, key=lambda client: client.name):
-        completed = client.adapters.completed(adapter, number)
+        completed = client.adapters.completed(Sent(adapter, number))
         together.setdefault(completed.digest(), (completed, []))[1].append(client)
     found: dict[str, list[WorldScore]] = {}
     for completed, players in together.values():

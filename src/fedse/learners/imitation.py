@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from fedse.errors import BadInput, GpuFull
 from fedse.plugins import PluginOptions
+from fedse.schedules import Ramp, Scheduled, at
 from fedse.stopwatch import during
 from fedse.types import Adapter, Learned, Lesson, Trajectory
 
@@ -27,13 +28,14 @@ class ImitationOptions(PluginOptions):
 
     operational: ClassVar[frozenset[str]] = frozenset({"checkpointing"})
     rounding: ClassVar[frozenset[str]] = frozenset({"tokens_at_once", "adapters_at_once", "checkpointing"})
-    epochs: int = Field(default=2, ge=1)
-    """Passes over the buffer in each round."""
-    learning_rate: float = Field(default=5e-5, gt=0)
-    """Highest learning rate; the paper's value suits models of several billion parameters."""
+    epochs: Annotated[float | Ramp, Scheduled(above=0)] = 2
+    """Passes over the buffer in each round; of a part of one, as many batches of it. Like all of these numbers it may change
+    over the rounds: `{from: 4, to: 1, over: 20}`."""
+    learning_rate: Annotated[float | Ramp, Scheduled(above=0)] = 5e-5
+    """Highest learning rate of a round; the paper's value suits models of several billion parameters."""
     schedule: str = Field(default="cosine", pattern="^(cosine|constant)$")
     """"cosine" falls to zero over the round, without warm-up; "constant" stays."""
-    weight_decay: float = Field(default=0.0, ge=0)
+    weight_decay: Annotated[float | Ramp, Scheduled(least=0)] = 0.0
     """AdamW's weight decay."""
     batch: int = Field(default=8, ge=1)
     """Trajectories behind one step of the optimiser."""
@@ -46,9 +48,9 @@ class ImitationOptions(PluginOptions):
     same but for roundings. null is 5 on a GPU and 1 elsewhere."""
     checkpointing: bool = False
     """Computes the inside of each layer twice instead of keeping it: saves memory, takes longer."""
-    clip: float = Field(default=1.0, gt=0)
+    clip: Annotated[float | Ramp, Scheduled(above=0)] = 1.0
     """Largest norm of a gradient."""
-    proximal: float = Field(default=0.0, ge=0)
+    proximal: Annotated[float | Ramp, Scheduled(least=0)] = 0.0
     """Adds proximal / 2 * || adapter - adapter at the round's beginning ||^2 to the loss, which holds clients together
     (FedProx, arXiv 1812.06127)."""
 
@@ -68,6 +70,10 @@ class Imitation:
         self.options = ImitationOptions.model_validate(options)
         self._lanes: Lanes | None = None
         self._suits: object = None
+        self._round = 1
+
+    def enter(self, round: int) -> None:
+        self._round = round
 
     @property
     def at_once(self) -> int:
@@ -95,10 +101,10 @@ class Imitation:
         share = max(1, self._tokens_at_once // len(lessons))
         if len(lessons) > 1 and (lanes.alone or not self._fit_together(lessons, share)):
             return [self.learn_together([lesson])[0] for lesson in lessons]
-        settings = self.options.model_dump(exclude={"checkpointing", "adapters_at_once", "tokens_at_once"})
+        settings = self._settings()
         with self._memory_explained(len(lessons)):
             passes, fittings = lanes.passes(len(lessons)), []
-            for through, (start, trajectories, key) in zip(passes, lessons, strict=True):
+            for through, (start, trajectories, key, _) in zip(passes, lessons, strict=True):
                 with during("adapter"):
                     through.begin(start)
                 fitting = Fitting(through, trajectories, self.model.context, key, tokens_at_once=share, **settings)
@@ -110,6 +116,11 @@ class Imitation:
                 with during("adapter"):
                     learned.append((through.result(like=lesson.start), metrics))
             return learned
+
+    def _settings(self) -> dict[str, Any]:
+        """What the round is learned with."""
+        of_passes = {"checkpointing", "adapters_at_once", "tokens_at_once"}
+        return {name: at(value, self._round) for name, value in self.options.model_dump(exclude=of_passes).items()}
 
     @contextmanager
     def _memory_explained(self, adapters: int) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ class Fitting:
         context: int,
         key: int,
         *,
-        epochs: int,
+        epochs: float,
         learning_rate: float,
         schedule: str,
         weight_decay: float,
@@ -40,10 +40,11 @@ class Fitting:
         random = np.random.Generator(np.random.Philox(key=key))
         self._through, self._vector = through, through.vector
         self._opening = opening_of(examples) if through.shares_opening else 0
-        batches = [chosen for _ in range(epochs) for chosen in group(examples, batch, random)]
+        batches = [chosen for share in _passes(epochs) for chosen in _first(group(examples, batch, random), share)]
         self._batches = [list(parts_of(chosen, self._opening, tokens_at_once)) for chosen in batches]
         through.expect([part for parts in self._batches for part in parts], self._opening)
-        self._epochs, self._schedule, self._rate = epochs, schedule, learning_rate
+        self._schedule, self._rate = schedule, learning_rate
+        self._per_epoch = max(1, int(len(batches) / max(1.0, epochs)))
         self._clip, self._proximal = clip, proximal
         self._optimiser = torch.optim.AdamW(
             [self._vector.values], lr=learning_rate, weight_decay=weight_decay, fused=True
@@ -78,7 +79,7 @@ class Fitting:
             self._needed += self._opening + sum(len(example) - self._opening for example in part)
 
     def metrics(self) -> dict[str, float]:
-        per_epoch = max(1, len(self._losses) // self._epochs)
+        per_epoch = self._per_epoch
         with during("transfer"):
             last, first = float(self._losses[-per_epoch:].mean()), float(self._losses[:per_epoch].mean())
         return {
@@ -89,6 +90,22 @@ class Fitting:
             "padded_share": (self._computed - self._needed) / self._computed,
             "shared_share": (self._real - self._needed) / self._real,
         }
+
+
+def _passes(epochs: float) -> list[float]:
+    """Each pass as the share of the examples that it goes through.
+
+    >>> _passes(2), _passes(0.4), _passes(2.5)
+    ([1.0, 1.0], [0.4], [1.0, 1.0, 0.5])
+    """
+    whole = int(epochs)
+    return [1.0] * whole + ([epochs - whole] if epochs > whole else [])
+
+
+def _first(batches: Iterable[Sequence[Example]], share: float) -> list[Sequence[Example]]:
+    """A share of the batches, at least one."""
+    chosen = list(batches)
+    return chosen[: max(1, round(share * len(chosen)))]
 
 
 @torch.no_grad()

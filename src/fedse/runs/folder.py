@@ -177,12 +177,19 @@ class RunFolder:
         return str(rounds[str(number)])
 
     def save_round(
-        self, number: int, digest: str, write: Writer, kept: Kept = dict, absent: Iterable[str] = ()
+        self,
+        number: int,
+        digest: str,
+        write: Writer,
+        kept: Kept = dict,
+        absent: Iterable[str] = (),
+        contributed: Iterable[str] = (),
     ) -> None:
         """Store a round: its folder first, then the manifest that makes it count."""
         with atomic.new_folder(self.round_folder(number)) as folder:
             write(folder)
-            noted = RoundRecord(record.digests_in(folder), kept(), tuple(sorted(absent))).write(folder)
+            parts = record.digests_in(folder), kept(), tuple(sorted(absent)), tuple(contributed)
+            noted = RoundRecord(*parts).write(folder)
         manifest = self.manifest()
         self._write_manifest(
             {

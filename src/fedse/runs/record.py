@@ -27,10 +27,17 @@ class RoundRecord:
     """What each client keeps; nothing where clients are on other machines."""
     absent: tuple[str, ...] = ()
     """Clients without an answer in this round. They may finish it later, which no record can know."""
+    contributed: tuple[str, ...] = ()
+    """Clients whose updates the round's adapter was made of."""
 
     def write(self, folder: Path) -> str:
         """Write it into a round's folder; returns the digest that the manifest names."""
-        content = {"files": dict(self.files), "clients": dict(self.clients), "absent": list(self.absent)}
+        content = {
+            "files": dict(self.files),
+            "clients": dict(self.clients),
+            "absent": list(self.absent),
+            "contributed": list(self.contributed),
+        }
         text = json.dumps(content, indent=1, sort_keys=True, default=dict) + "\n"
         (folder / NAME).write_text(text, encoding="utf-8")
         return hashlib.sha256(text.encode()).hexdigest()
@@ -38,7 +45,7 @@ class RoundRecord:
     @classmethod
     def read(cls, folder: Path, digest: str) -> RoundRecord:
         found: dict[str, Any] = strict_json.read_object(folder / NAME, digest)
-        return cls(found["files"], found["clients"], tuple(found["absent"]))
+        return cls(found["files"], found["clients"], tuple(found["absent"]), tuple(found.get("contributed", ())))
 
 
 def file_digest(path: Path) -> str:

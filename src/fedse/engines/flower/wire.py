@@ -17,8 +17,8 @@ import numpy.typing as npt
 from fedse.privacy.names import known_kind
 from fedse.types import ClientFailure, ClientUpdate, Layout, RoundTask, Shared
 
-FORMAT = 2
-"""2: what plug-ins share, and what further probes measured."""
+FORMAT = 3
+"""2: what plug-ins share, and what further probes measured. 3: whose updates an adapter was made of."""
 SITE = "site"
 """Key of a node's configuration, and of its answer to a hub without keys, under which its name stands."""
 CONFIG = frozenset(
@@ -55,6 +55,7 @@ def pack_task(task: RoundTask, client: str, run: str, terms: str) -> Parcel:
         "world": task.world,
         "seconds": task.seconds,
         "shared": _plain(task.shared),
+        "contributed": task.contributed,
     }
     return Parcel(header, task.vector)
 
@@ -73,6 +74,7 @@ def read_task(parcel: Parcel) -> RoundTask:
         world=str(head["world"]),
         seconds=head["seconds"],
         shared=_tensors(head["shared"]),
+        contributed=tuple(head["contributed"]),
     )
 
 

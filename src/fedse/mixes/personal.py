@@ -1,6 +1,9 @@
 """A private adapter beside the shared one: a second pair of factors for each module that never leaves its client.
 
 W = base + scale * (B A + B_own A_own)            B A is broadcast and sent, B_own A_own is trained and kept
+
+Both are trained together, and clients are evaluated with both.
+Cost: traffic as without it; a second pair in every pass, and one on the client's disk for each round.
 """
 
 from __future__ import annotations
@@ -9,16 +12,32 @@ import numpy as np
 from pydantic import Field
 
 from fedse.adapters.plan import PERSONAL, factor, in_part, part
+from fedse.mixes.broadcast import Broadcast
 from fedse.plugins import PluginOptions
 from fedse.seeds import generator
-from fedse.types import Adapter, Tensors, Vector
+from fedse.types import Adapter, Sent, Tensors, Vector
 
 
 class PersonalOptions(PluginOptions):
-    """What each client keeps for itself. Both adapters are trained together, and clients are evaluated with both."""
+    """The size of what each client keeps."""
 
-    rank: int = Field(default=0, ge=0)
-    """Rank of a private adapter that each client keeps beside the shared one; 0: there is none."""
+    rank: int = Field(default=8, ge=1)
+    """Rank of the private adapter."""
+
+
+class Personal(Broadcast):
+    """A private adapter of each client's own, trained together with the shared one."""
+
+    Options = PersonalOptions
+    needs_lora = True
+
+    def __init__(self, client: str, seed: int, rank: int = 8) -> None:
+        super().__init__(client, seed)
+        self.rank = rank
+
+    def compose(self, sent: Sent, kept: Tensors) -> Adapter:
+        own = kept or first_pair(sent.adapter, self.rank, self.client, self.seed)
+        return super().compose(sent, own)
 
 
 def first_pair(broadcast: Adapter, rank: int, client: str, seed: int) -> Tensors:
