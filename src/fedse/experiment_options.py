@@ -148,11 +148,11 @@ class Experiment(PluginOptions):
             )
         if self.sharing == "none" and self.pooled:
             raise ValueError("`pooled: true` leaves one client with nobody to share with: leave `sharing` out")
-        if self.sharing == "none" and self.mix.name != "broadcast":
+        if self.sharing == "none" and capability(self.mix, "needs_others"):
             raise ValueError(
                 f"`mix: {self.mix.name}` mixes with what others send, and with `sharing: none` nobody sends: leave `mix` out"
             )
-        if capability(self.mix, "exact_mean") and self.aggregator.name != "mean":
+        if capability(self.mix, "needs_plain_mean") and not capability(self.aggregator, "plain_mean"):
             raise ValueError(
                 f"`mix: {self.mix.name}` takes its own share out of the mean, and the aggregator is "
                 f"'{self.aggregator.name}': use `aggregator: mean`"

@@ -252,7 +252,9 @@ class Filter(Protocol):
 class Mix(Protocol):
     """What a client makes of the broadcast adapter, and what of it stays. Built with the client's name and the seed.
 
-    One that reads the broadcast adapter as the plain mean of what clients sent says so with `exact_mean = True`.
+    One that makes no sense for a client by itself says so with `needs_others = True`; one that puts a second pair beside the
+    shared one with `needs_lora = True`; one that takes the broadcast adapter for the plain mean of what clients sent with
+    `needs_plain_mean = True`, and an aggregator that makes it with `plain_mean = True`.
     """
 
     def compose(self, sent: Sent, kept: Tensors) -> Adapter:

@@ -43,10 +43,10 @@ class Scheduled:
         return {"from": self._number(value["from"]), "to": self._number(value["to"]), "over": value["over"]}
 
     def _number(self, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
-            raise PydanticCustomError(
-                "schedule", "Input should be a finite number, or a mapping with from, to and over"
-            )
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise PydanticCustomError("schedule", "Input should be a valid number")
+        if not _is_finite(value):
+            raise PydanticCustomError("schedule", "Input should be a finite number")
         for wrong, bound, words in (
             (value <= self.above, self.above, "greater than"),
             (value < self.least, self.least, "greater than or equal to"),

@@ -184,7 +184,6 @@ class Lesson(NamedTuple):
     trajectories: Sequence[Trajectory]
     key: int
     """Of its random numbers."""
-    round: int = 1
 
 
 Learned = tuple[Adapter, Mapping[str, float]]

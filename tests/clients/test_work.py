@@ -70,7 +70,7 @@ def test_a_client_asks_to_play_then_to_learn_and_answers(table_experiment: Make,
     lesson = wanted.lesson()
     assert lesson is not None and len(read_file(client.experience.buffer.path)) >= len(lesson.trajectories)
     with pytest.raises(StopIteration) as finished:
-        work.send(engine.teach([lesson])[0])
+        work.send(engine.teach([lesson], 1)[0])
     assert isinstance(finished.value.value, ClientUpdate) and finished.value.value.vector is not None
 
 

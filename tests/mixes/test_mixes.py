@@ -167,7 +167,7 @@ def test_two_lessons_a_round_count_both_their_steps(factored: Callable[..., Expe
     [
         ({"mix": "fedalt", "aggregator": "fedexp"}, "use `aggregator: mean`"),
         ({"mix": "blend", "method": "local_se"}, "leave `mix` out"),
-        ({"mix": {"name": "blend", "share": 1.5}}, "less than or equal to 1"),
+        ({"mix": {"name": "blend", "share": 1.5}}, "bad options"),
     ],
 )
 def test_mixes_that_cannot_work_are_refused(factored: Callable[..., Experiment], change: Any, told: str) -> None:

@@ -11,6 +11,7 @@ factors' deviations, which every round's report states as `product_gap`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,11 @@ class Mean(Rule):
     """
 
     promises = frozenset({EQUAL_UPDATES})
+    plain_mean = True
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        cls.plain_mean = False
 
     def weights(self, updates: Sequence[StoredUpdate]) -> npt.NDArray[np.float64]:
         return np.ones(len(updates))

@@ -61,7 +61,7 @@ class Experience:
         with during("disk"):
             remembered = self.buffer.read(round)
         key = stream(self.site.seed, self.site.name, round, "learn", *([number] if number > 1 else []))
-        return Lesson(adapter, remembered, key, round) if remembered else None
+        return Lesson(adapter, remembered, key) if remembered else None
 
 
 class RoundMemory:

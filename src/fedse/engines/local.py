@@ -94,15 +94,14 @@ class LocalEngine:
         )
         return played
 
-    def teach(self, lessons: Sequence[Lesson]) -> Sequence[Learned | None]:
-        """What comes of each lesson."""
+    def teach(self, lessons: Sequence[Lesson], round: int) -> Sequence[Learned | None]:
+        """What comes of each lesson of a round."""
         with during("learning"):
             if isinstance(self.learner, FollowsRounds):
-                (round,) = {lesson.round for lesson in lessons} or {1}
                 self.learner.enter(round)
             if len(lessons) > 1 and isinstance(self.learner, LearnsTogether):
                 return self.learner.learn_together(lessons)
-            return [self.learner.learn(lesson.start, lesson.trajectories, lesson.key) for lesson in lessons]
+            return [self.learner.learn(*lesson) for lesson in lessons]
 
     def _work(self, tasks: dict[str, RoundTask], began: float) -> Iterator[Answer]:
         group = _Group()
@@ -195,7 +194,8 @@ class LocalEngine:
                 lessons[name] = teach.lesson()
             except WorldBroke as error:
                 self._tell(name, group.rounds[name], error)
-        learned = iter(self.teach([lesson for lesson in lessons.values() if lesson is not None]))
+        given = [lesson for lesson in lessons.values() if lesson is not None]
+        learned = iter(self.teach(given, max(group.rounds[name] for name in wanted)))
         return {name: None if lesson is None else next(learned) for name, lesson in lessons.items()}
 
     def _in_lessons(self, names: Sequence[str], until: float | None) -> Iterator[Sequence[str]]:

@@ -34,7 +34,7 @@ class PlaysAndTeaches(Protocol):
 
     def play(self, adapter: Adapter, episodes: Sequence[Episode]) -> list[Trajectory]: ...
 
-    def teach(self, lessons: Sequence[Lesson]) -> Sequence[Learned | None]: ...
+    def teach(self, lessons: Sequence[Lesson], round: int) -> Sequence[Learned | None]: ...
 
 
 def transfer(
@@ -83,7 +83,7 @@ def own_adapter(server: Server, client: Client, number: int) -> Adapter | None:
     lesson = client.experience.lesson(number, start)
     if lesson is None:
         return None
-    (learned,) = _of_one_process(server.engine).teach([lesson])
+    (learned,) = _of_one_process(server.engine).teach([lesson], number)
     return None if learned is None else learned[0]
 
 

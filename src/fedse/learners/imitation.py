@@ -104,7 +104,7 @@ class Imitation:
         settings = self._settings()
         with self._memory_explained(len(lessons)):
             passes, fittings = lanes.passes(len(lessons)), []
-            for through, (start, trajectories, key, _) in zip(passes, lessons, strict=True):
+            for through, (start, trajectories, key) in zip(passes, lessons, strict=True):
                 with during("adapter"):
                     through.begin(start)
                 fitting = Fitting(through, trajectories, self.model.context, key, tokens_at_once=share, **settings)

@@ -31,6 +31,7 @@ class Blend(Broadcast):
     """A client's own adapter, drawn towards the broadcast one at the beginning of each round."""
 
     Options = BlendOptions
+    needs_others = True
 
     def __init__(self, client: str, seed: int, share: float | Ramp = 0.5) -> None:
         super().__init__(client, seed)

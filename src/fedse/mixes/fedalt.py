@@ -34,7 +34,8 @@ class FedAlt(Broadcast):
     """An own adapter that nobody overwrites, and beside it the mean of the others', frozen."""
 
     Options = FedAltOptions
-    exact_mean = True
+    needs_others = True
+    needs_plain_mean = True
     needs_lora = True
 
     def __init__(self, client: str, seed: int, others: float = 1.0) -> None:

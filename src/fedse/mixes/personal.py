@@ -29,6 +29,7 @@ class Personal(Broadcast):
     """A private adapter of each client's own, trained together with the shared one."""
 
     Options = PersonalOptions
+    needs_others = True
     needs_lora = True
 
     def __init__(self, client: str, seed: int, rank: int = 8) -> None:
