@@ -33,7 +33,7 @@ LAYERS = [
     {"experiment_options"},
     {"resuming", "known_before"},
     {"experiment"},
-    {"sweeps", "apps"},
+    {"sweeps", "apps", "merging"},
     {"cli"},
     {"__main__"},
 ]

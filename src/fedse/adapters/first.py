@@ -30,6 +30,12 @@ def first_adapter(folder: Path, initial: Adapter) -> Adapter:
         found = read_adapter(folder.expanduser())
     except BadInput as error:
         raise BadInput(f"start_adapter: {error}") from error
+    if further := further_ranks(found):
+        own = rank_of(initial)
+        raise BadInput(
+            f"start_adapter: {folder} has {further} ranks beside the {own} that clients train, and a run begins with those "
+            f"alone: `fedse merge --rank {own}` makes an adapter without further ranks."
+        )
     for problem in misfits(found, initial):
         raise BadInput(f"start_adapter: {folder} {problem}.")
     tensors = {name: tensor.astype(np.float32) for name, tensor in found.tensors.items()}
@@ -40,11 +46,8 @@ def misfits(adapter: Adapter, own: Adapter) -> Iterator[str]:
     """Why an adapter cannot stand in the place of the model's own."""
     if not own.tensors:
         yield "cannot be used, because the model has no adapter: leave the key out"
-    if any(part(name) for name in adapter.tensors):
-        yield (
-            f"has {further_ranks(adapter)} ranks beside the {_rank(own)} that clients train, and a run begins with those "
-            "alone: choose an adapter without further ranks"
-        )
+    if further := further_ranks(adapter):
+        yield f"has {further} ranks beside the {rank_of(own)} of the model's adapter"
     if odd := sorted(adapter.tensors.keys() ^ own.tensors.keys()):
         whose = "is not in the model's adapter" if odd[0] in adapter.tensors else "is missing"
         yield (
@@ -70,5 +73,6 @@ def further_ranks(adapter: Adapter) -> int:
     return sum(rank for beside, rank in ranks.items() if beside)
 
 
-def _rank(adapter: Adapter) -> int:
+def rank_of(adapter: Adapter) -> int:
+    """Of the pair that clients train; 0 for an adapter without pairs."""
     return next((len(tensor) for name, tensor in adapter.tensors.items() if factor(name) == "A" and not part(name)), 0)

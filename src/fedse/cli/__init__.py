@@ -17,6 +17,7 @@ from fedse.cli import (
     export,
     hub,
     interrupts,
+    merge,
     models,
     play,
     profile,
@@ -59,6 +60,7 @@ app.command("sweep")(sweep.sweep)
 app.command("compare")(compare.compare)
 app.command("reproduce")(reproduce.reproduce)
 app.command("transfer")(transfer.transfer)
+app.command("merge")(merge.merge)
 app.command("show")(show.show)
 app.command("export")(export.export)
 app.command("play")(play.play)

@@ -83,11 +83,11 @@ def export(
 
 def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:
     """The shared adapter after a round, or the client's own one in a run that shares none."""
-    from fedse.adapters.files import read_adapter
-    from fedse.clients.own import OwnAdapters
+    from fedse.clients.own import own_adapter
     from fedse.errors import BadInput
     from fedse.experiment import stored_experiment
     from fedse.plugins import nearest
+    from fedse.runs.shared_adapter import shared_adapter
 
     folder.check_state(number)
     experiment = stored_experiment(folder)
@@ -98,11 +98,8 @@ def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:
             raise BadInput(
                 f"{what}each client of {folder.path} has an adapter of its own; --client is one of {', '.join(clients)}."
             )
-        folder.check_kept(client, number)
-        return OwnAdapters(folder.client_folder(client) / "adapters").read(number)
-    adapter = read_adapter(folder.round_folder(number) / "adapter")
-    if adapter.digest() != folder.digest_of(number):
-        raise BadInput(f"the adapter of round {number} is not the one the manifest recorded: restore the folder.")
+        return own_adapter(folder, client, number)
+    adapter = shared_adapter(folder, number)
     return _with_private_part(folder, adapter, client, number) if client else adapter
 
 

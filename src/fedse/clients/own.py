@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fedse import atomic
 from fedse.adapters.files import read_adapter, write_adapter
+from fedse.runs.folder import RunFolder
 from fedse.types import Adapter
 
 
@@ -22,3 +23,9 @@ class OwnAdapters:
     def write(self, number: int, adapter: Adapter) -> None:
         with atomic.new_folder(self.folder / f"{number:04d}") as folder:
             write_adapter(adapter, folder)
+
+
+def own_adapter(run: RunFolder, client: str, number: int) -> Adapter:
+    """What a client that shares nothing has after a round, verified against the run's records."""
+    run.check_kept(client, number)
+    return OwnAdapters(run.client_folder(client) / "adapters").read(number)

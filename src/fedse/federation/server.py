@@ -14,7 +14,7 @@ from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from fedse.adapters.files import read_adapter, write_adapter
+from fedse.adapters.files import write_adapter
 from fedse.adapters.packing import pack
 from fedse.clients.kept import kept
 from fedse.errors import RunConflict, Stopped, TooManyErrors, WorldBroke
@@ -28,6 +28,7 @@ from fedse.federation.usual import earlier_norms
 from fedse.plugins import PluginOptions
 from fedse.protocols import Aggregator, Engine, Tracker
 from fedse.runs.folder import RunFolder
+from fedse.runs.shared_adapter import shared_adapter
 from fedse.stopwatch import during
 from fedse.types import Adapter, ClientFailure, ClientUpdate, RoundReport, RoundTask, ServerState, Split
 
@@ -192,12 +193,8 @@ class Server:
 
     def load(self, number: int) -> ServerState:
         """The state after a round, verified against the manifest."""
-        self.run.check_state(number)
-        folder = self.run.round_folder(number)
-        adapter = read_adapter(folder / "adapter")
-        if adapter.digest() != self.run.digest_of(number):
-            raise RunConflict(f"the adapter in {folder} is not the one the manifest recorded: restore the folder.")
-        memory_file = folder / "server" / "memory.safetensors"
+        adapter = shared_adapter(self.run, number)
+        memory_file = self.run.round_folder(number) / "server" / "memory.safetensors"
         try:
             memory = load_file(memory_file) if memory_file.exists() else {}
         except (SafetensorError, OSError) as error:

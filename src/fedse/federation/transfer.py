@@ -9,32 +9,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from fedse import atomic, strict_json
 from fedse.adapters.packing import pack
 from fedse.clients.client import Client
-from fedse.errors import BadInput
 from fedse.evaluation.metrics import row, summarise
 from fedse.experience.journal import Journal
+from fedse.federation.playing import of_one_process, play_at
 from fedse.federation.server import Server
 from fedse.probes.evaluation import evaluation_of
 from fedse.protocols import Engine
-from fedse.types import Adapter, Episode, Learned, Lesson, RoundTask, Sent, Split, Trajectory, WorldScore
+from fedse.types import Adapter, RoundTask, Sent, Split, WorldScore
 
 BEGINNING = "(beginning)"
 SHARED = "(shared)"
 """Rows beside those of the clients. No client can have such a name."""
-
-
-@runtime_checkable
-class PlaysAndTeaches(Protocol):
-    """The engine of a process that holds all clients."""
-
-    def play(self, adapter: Adapter, episodes: Sequence[Episode]) -> list[Trajectory]: ...
-
-    def teach(self, lessons: Sequence[Lesson], round: int) -> Sequence[Learned | None]: ...
 
 
 def transfer(
@@ -83,7 +73,7 @@ def own_adapter(server: Server, client: Client, number: int) -> Adapter | None:
     lesson = client.experience.lesson(number, start)
     if lesson is None:
         return None
-    (learned,) = _of_one_process(server.engine).teach([lesson], number)
+    (learned,) = of_one_process(server.engine).teach([lesson], number)
     return None if learned is None else learned[0]
 
 
@@ -96,14 +86,13 @@ def _everywhere(
     for client in sorted(clients, key=lambda client: client.name):
         completed = client.adapters.completed(Sent(adapter, number))
         together.setdefault(completed.digest(), (completed, []))[1].append(client)
-    found: dict[str, list[WorldScore]] = {}
+    found: dict[str, Sequence[WorldScore]] = {}
     for completed, players in together.values():
-        plans = {client.name: evaluation_of(client.probes).plan(task) for client in players}
-        played = iter(_of_one_process(engine).play(completed, list(chain.from_iterable(plans.values()))))
+        evaluations = {client.name: evaluation_of(client.probes) for client in players}
+        played = play_at(engine, evaluations, completed, task)
         for client in players:
-            own = list(islice(played, len(plans[client.name])))
-            journal_of(client, title).write(task.name, own)
-            found[client.name] = evaluation_of(client.probes).score(task, own)
+            journal_of(client, title).write(task.name, played[client.name].episodes)
+            found[client.name] = played[client.name].scores
     scores = [(name, score) for name in sorted(found) for score in found[name]]
     summary = summarise(scores)
     return {
@@ -112,12 +101,6 @@ def _everywhere(
         "macro": summary["macro"],
         "micro": summary["micro"],
     }
-
-
-def _of_one_process(engine: Engine) -> PlaysAndTeaches:
-    if not isinstance(engine, PlaysAndTeaches):
-        raise BadInput("transfer needs an engine that holds all clients in this process, such as `engine: local`.")
-    return engine
 
 
 def journal_of(client: Client, name: str) -> Journal:

@@ -1,0 +1,1 @@
+"""Finished adapters made into one, once, and measured."""
