@@ -101,12 +101,15 @@ def _build_client(
         folder=folder,
         exploration=experiment.exploration if experiment.exploring else None,
         learns=all(experiment.clients[origin.client].learns for origin in origins.values()),
+        joins=experiment.joins(name),
     )
     shares = experiment.sharing == "all"
     buffer = Buffer(folder / "buffer.sqlite", name, parts.model.chat.fingerprint, experiment.buffer)
     return Client(
         site=site,
-        adapters=ClientAdapters(name, experiment.seed, folder, plan_of(parts.aggregator), experiment.personal, shares),
+        adapters=ClientAdapters(
+            name, experiment.seed, folder, plan_of(parts.aggregator), experiment.personal, shares, site.joins
+        ),
         experience=Experience(
             site, parts.start, build("filter", experiment.filter), buffer, Journal(folder / "episodes")
         ),
@@ -224,6 +227,7 @@ def assemble(
         experiment.participation,
         experiment.seed,
         experiment.shares(),
+        {name: options.joins for name, options in experiment.clients.items()},
     )
 
     def initial_adapter() -> Adapter:

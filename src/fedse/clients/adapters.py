@@ -20,11 +20,22 @@ from fedse.types import Adapter, RoundTask, Vector
 class ClientAdapters:
     """The broadcast adapter with the client's private tensors in their place, or the client's own if it shares nothing."""
 
-    def __init__(self, name: str, seed: int, folder: Path, plan: Plan, personal: PersonalOptions, shares: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        seed: int,
+        folder: Path,
+        plan: Plan,
+        personal: PersonalOptions,
+        shares: bool,
+        joins: int = 1,
+    ) -> None:
+        """`joins` is the first round of the client; before it there is no adapter of its own."""
         self.name = name
         self.seed = seed
         self.plan = plan
         self.personal = personal
+        self.joins = joins
         self.own = None if shares else OwnAdapters(folder / "adapters")
         self._private = Notebook(folder / "private")
 
@@ -32,7 +43,7 @@ class ClientAdapters:
         """What the client plays a task with, in fresh arrays: nothing that one client does to its own reaches another."""
         with during("adapter"):
             behind = task.round - 1 if task.kind == "train" else task.round
-            if self.own is not None and behind > 0:
+            if self.own is not None and behind >= self.joins:
                 return self._frozen(self.own.read(behind), behind + 1)
             return self.completed(unpack(task.vector, task.layout, task.config), behind)
 
