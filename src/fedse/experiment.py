@@ -27,7 +27,7 @@ from fedse.federation.server import Server
 from fedse.federation.sites import Household, Sites
 from fedse.federation.wholeness import check, restore
 from fedse.known_before import expected_of, names_of
-from fedse.parts import MakePlayers, Parts, check_start, make_players, make_worlds, shared_players
+from fedse.parts import MakePlayers, Parts, check_start, make_players, make_start, make_worlds, shared_players
 from fedse.plugins import build, is_inline
 from fedse.privacy.door import Door
 from fedse.probes.evaluation import Evaluation
@@ -72,7 +72,7 @@ def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> 
         model=model,
         policy=policy,
         worlds=worlds,
-        start=build("start", experiment.start),
+        start=make_start({name: experiment.start_of(name) for name in experiment.clients}),
         learner=build("learner", experiment.learner, model),
         aggregator=build("aggregator", experiment.aggregator),
     )

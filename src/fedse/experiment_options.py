@@ -61,6 +61,8 @@ class ClientOptions(PluginOptions):
     """Its part of its worlds' training tasks, such as `{part: 1, of: 2}`: sites of one world that have different parts never
     explore or demonstrate the same task. Without it a site has all of them."""
 
+    start: Annotated[Part, PartOf("start", "demonstrations")] | None = None
+    """What its buffer begins with, in place of the experiment's `start`."""
     joins: int = Field(default=1, ge=1)
     """The first round that it takes part in. Before, it does nothing; then the adapter that enters the round is measured in
     its worlds before it learns. Evaluations after the last round ask every site."""
@@ -173,9 +175,15 @@ class Experiment(PluginOptions):
             )
         if self.pooled and POOLED in measuring:
             raise ValueError(f"a client beside the pooled one cannot be called '{POOLED}': give it another name")
-        if self.learning and not self.exploring and capability(self.start, "empty"):
+        for name in measuring:
+            if self.learning and self.clients[name].start is not None:
+                raise ValueError(f"client '{name}' has `learns: false` and begins with nothing: leave its `start` out")
+        learning = [name for name in self.clients if name not in measuring]
+        empty = [name for name in learning if capability(self.start_of(name), "empty")]
+        if self.learning and not self.exploring and (empty == learning if self.pooled else empty):
             raise ValueError(
-                "without exploring, clients learn from what their buffers begin with, and `start: none` gives them nothing"
+                "without exploring, clients learn from what their buffers begin with, and `start: none` gives client "
+                f"'{empty[0]}' nothing"
             )
         if self.learning and not self.exploring and not self.buffer.history:
             raise ValueError(
@@ -203,6 +211,10 @@ class Experiment(PluginOptions):
                     "from the first round on: set its `joins` to 1"
                 )
 
+    def start_of(self, client: str) -> Part:
+        """What the buffer of a client of the file begins with."""
+        return self.clients[client].start or self.start
+
     def joins(self, holder: str) -> int:
         """The first round of a client that holds worlds."""
         return self.clients[holder].joins if holder in self.clients else 1
@@ -225,6 +237,7 @@ class Experiment(PluginOptions):
         """Of everything in the experiment that can be chosen."""
         chosen = [value for name in type(self).model_fields if isinstance(value := getattr(self, name), Part)]
         chosen += [*self.probes, *(part for options in self.clients.values() for part in options.worlds)]
+        chosen += [options.start for options in self.clients.values() if options.start is not None]
         return {part.name for part in chosen}
 
     def works_here(self) -> bool:
