@@ -77,7 +77,7 @@ def test_a_word_and_a_switch_that_contradicts_it_are_refused(tmp_path: Path, tin
         ),
         (["method=local_se", "sharing=all"], "means `sharing: none`"),
         (["method=fed_sea"], "method: input should be 'fed_se'"),
-        (["method=local", "start=none"], "`start: none` gives them nothing"),
+        (["method=local", "start=none"], "`start: none` gives client 'maze' nothing"),
         (["method=fedit", "buffer.history=false"], "explores nothing"),
         (["method=local_se", "clients.maze.learns=false"], "nobody shares with it"),
         (["clients.maze.learns=false", "clients.wordle.learns=false"], "nobody would learn"),

@@ -27,7 +27,7 @@ from fedse.federation.server import Server
 from fedse.federation.sites import Household, Sites
 from fedse.federation.wholeness import check, restore
 from fedse.known_before import expected_of, names_of
-from fedse.parts import MakePlayers, Parts, check_start, make_players, make_worlds, shared_players
+from fedse.parts import MakePlayers, Parts, check_start, make_players, make_start, make_worlds, shared_players
 from fedse.plugins import build, capability, is_inline
 from fedse.privacy.door import Door
 from fedse.probes.evaluation import Evaluation
@@ -73,7 +73,7 @@ def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> 
         model=model,
         policy=policy,
         worlds=worlds,
-        start=build("start", experiment.start),
+        start=make_start({name: experiment.start_of(name) for name in experiment.clients}),
         learner=build("learner", experiment.learner, model),
         aggregator=build("aggregator", experiment.aggregator),
     )
@@ -108,12 +108,13 @@ def _build_client(
         folder=folder,
         exploration=experiment.exploration if experiment.exploring else None,
         learns=all(experiment.clients[origin.client].learns for origin in origins.values()),
+        joins=experiment.joins(name),
     )
     shares = experiment.sharing == "all"
     buffer = Buffer(folder / "buffer.sqlite", name, parts.model.chat.fingerprint, experiment.buffer)
     return Client(
         site=site,
-        adapters=ClientAdapters(folder, plan_of(parts.aggregator), build_mix(experiment, name), shares),
+        adapters=ClientAdapters(folder, plan_of(parts.aggregator), build_mix(experiment, name), shares, site.joins),
         experience=Experience(
             site, parts.start, build("filter", experiment.filter), buffer, Journal(folder / "episodes")
         ),
@@ -231,6 +232,7 @@ def assemble(
         experiment.participation,
         experiment.seed,
         experiment.shares(),
+        {name: options.joins for name, options in experiment.clients.items()},
     )
 
     def initial_adapter() -> Adapter:

@@ -60,6 +60,12 @@ class ClientOptions(PluginOptions):
     """Its part of its worlds' training tasks, such as `{part: 1, of: 2}`: sites of one world that have different parts never
     explore or demonstrate the same task. Without it a site has all of them."""
 
+    start: Annotated[Part, PartOf("start", "demonstrations")] | None = None
+    """What its buffer begins with, in place of the experiment's `start`."""
+    joins: int = Field(default=1, ge=1)
+    """The first round that it takes part in. Before, it does nothing; then the adapter that enters the round is measured in
+    its worlds before it learns. Evaluations after the last round ask every site."""
+
     def labels(self) -> list[str]:
         """A name for each world; a second world of the same name gets a number."""
         return numbered(part.name.rsplit(":", 1)[-1] for part in self.worlds)
@@ -162,8 +168,9 @@ class Experiment(PluginOptions):
         labels = list(self.labelled_probes())
         if len({*labels, EVALUATION}) <= len(self.probes) or not all(label.isidentifier() for label in labels):
             raise ValueError(f"probes need names of their own, which are words: {', '.join(labels)}")
+        self._check_newcomers()
         taking_part = self.participation
-        asked = taking_part.asked(len(self.clients))
+        asked = taking_part.asked(sum(options.joins == 1 for options in self.clients.values()))
         if not self.pooled and taking_part.least > asked:
             raise ValueError(
                 f"`participation.least` is {taking_part.least}, and {asked} clients are asked in a round: choose less"
@@ -176,9 +183,15 @@ class Experiment(PluginOptions):
             )
         if self.pooled and POOLED in measuring:
             raise ValueError(f"a client beside the pooled one cannot be called '{POOLED}': give it another name")
-        if self.learning and not self.exploring and capability(self.start, "empty"):
+        for name in measuring:
+            if self.learning and self.clients[name].start is not None:
+                raise ValueError(f"client '{name}' has `learns: false` and begins with nothing: leave its `start` out")
+        learning = [name for name in self.clients if name not in measuring]
+        empty = [name for name in learning if capability(self.start_of(name), "empty")]
+        if self.learning and not self.exploring and (empty == learning if self.pooled else empty):
             raise ValueError(
-                "without exploring, clients learn from what their buffers begin with, and `start: none` gives them nothing"
+                "without exploring, clients learn from what their buffers begin with, and `start: none` gives client "
+                f"'{empty[0]}' nothing"
             )
         if self.learning and not self.exploring and not self.buffer.history:
             raise ValueError(
@@ -186,6 +199,33 @@ class Experiment(PluginOptions):
                 "experiment explores nothing"
             )
         return self
+
+    def _check_newcomers(self) -> None:
+        if not self.learning:
+            return
+        if all(options.joins > 1 for options in self.clients.values()):
+            raise ValueError(
+                "every client joins after round 1, so nobody would be there: let one of them join in round 1"
+            )
+        for name, options in self.clients.items():
+            if options.joins > max(1, self.rounds):
+                raise ValueError(
+                    f"client '{name}' has `joins: {options.joins}` and would never take part, because the experiment has "
+                    f"{self.rounds} rounds: let it join earlier, or raise `rounds`"
+                )
+            if self.pooled and options.learns and options.joins > 1:
+                raise ValueError(
+                    f"client '{name}' has `joins: {options.joins}`, and `pooled: true` leaves one client with all worlds "
+                    "from the first round on: set its `joins` to 1"
+                )
+
+    def start_of(self, client: str) -> Part:
+        """What the buffer of a client of the file begins with."""
+        return self.clients[client].start or self.start
+
+    def joins(self, holder: str) -> int:
+        """The first round of a client that holds worlds."""
+        return self.clients[holder].joins if holder in self.clients else 1
 
     def labelled_probes(self) -> dict[str, Part]:
         """A name for each further probe, under which its scores are reported."""
@@ -205,6 +245,7 @@ class Experiment(PluginOptions):
         """Of everything in the experiment that can be chosen."""
         chosen = [value for name in type(self).model_fields if isinstance(value := getattr(self, name), Part)]
         chosen += [*self.probes, *(part for options in self.clients.values() for part in options.worlds)]
+        chosen += [options.start for options in self.clients.values() if options.start is not None]
         return {part.name for part in chosen}
 
     def works_here(self) -> bool:

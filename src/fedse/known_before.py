@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from fedse.experiment_options import Experiment
 from fedse.federation.expected import UNKNOWN, Expected
-from fedse.plugins import capability, resolve
+from fedse.plugins import Part, capability, resolve
 from fedse.privacy.names import METRICS, Names, told_worlds
 
 GENEROUS = 100
@@ -62,7 +62,11 @@ def _explored(experiment: Experiment) -> int:
 
 
 def _started(experiment: Experiment) -> int:
-    if capability(experiment.start, "empty"):
+    return max(map(_most_of, map(experiment.start_of, experiment.clients)))
+
+
+def _most_of(start: Part) -> int:
+    if capability(start, "empty"):
         return 0
-    bounded_by = getattr(resolve("start", experiment.start.name), "bounded_by", "")
-    return int(experiment.start.options[bounded_by]) if bounded_by else UNKNOWN
+    bounded_by = getattr(resolve("start", start.name), "bounded_by", "")
+    return int(start.options[bounded_by]) if bounded_by else UNKNOWN

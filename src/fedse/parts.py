@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from fedse.errors import BadInput, FedseError
 from fedse.plugins import Part, build
 from fedse.protocols import CanBeChecked, Model, Policy, Start
+from fedse.rollouts.starts_by_client import StartsByClient
 from fedse.rollouts.stepping import MakeWorld
 from fedse.worlds.answers import BREAKING, reason, tasks_of
 from fedse.worlds.training_part import TrainingPart, part_of
@@ -87,6 +88,18 @@ def _check_part(client: str, label: str, world: World) -> None:
             f"clients.{client}.training: part {part.part} of {part.of} holds none of the training tasks of the world "
             f"'{label}': choose fewer parts."
         )
+
+
+def make_start(parts: Mapping[str, Part]) -> Start:
+    """What the buffers of all clients begin with, by client. Those that are written alike share one."""
+    alike: dict[str, Start] = {}
+    for part in parts.values():
+        written = part.model_dump_json()
+        if written not in alike:
+            alike[written] = build("start", part)
+    if len(alike) == 1:
+        return next(iter(alike.values()))
+    return StartsByClient({client: alike[part.model_dump_json()] for client, part in parts.items()})
 
 
 def check_start(parts: Parts, learning: Collection[str]) -> list[Mapping[str, Any]]:

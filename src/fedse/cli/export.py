@@ -98,6 +98,10 @@ def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:
             raise BadInput(
                 f"{what}each client of {folder.path} has an adapter of its own; --client is one of {', '.join(clients)}."
             )
+        if number < (first := experiment.joins(client)):
+            raise BadInput(
+                f"--client {client}: it joins in round {first} and has no adapter of its own after round {number}."
+            )
         return own_adapter(folder, client, number)
     adapter = shared_adapter(folder, number)
     return _with_private_part(folder, adapter, client, number) if client else adapter

@@ -20,9 +20,11 @@ from fedse.types import Adapter, Lessons, RoundTask, Sent, Vector
 class ClientAdapters:
     """What the client's mix makes of the broadcast adapter, or the client's own if it shares nothing."""
 
-    def __init__(self, folder: Path, plan: Plan, mix: Mix, shares: bool) -> None:
+    def __init__(self, folder: Path, plan: Plan, mix: Mix, shares: bool, joins: int = 1) -> None:
+        """`joins` is the client's first round."""
         self.plan = plan
         self.mix = mix
+        self.joins = joins
         self.own = None if shares else OwnAdapters(folder / "adapters")
         self._private = Notebook(folder / "private")
 
@@ -30,7 +32,7 @@ class ClientAdapters:
         """What the client plays a task with, in fresh arrays: nothing that one client does to its own reaches another."""
         with during("adapter"):
             broadcast = _sent(task)
-            if self.own is not None and broadcast.behind > 0:
+            if self.own is not None and broadcast.behind >= self.joins:
                 return self._frozen(self.own.read(broadcast.behind), broadcast.behind + 1)
             return self.completed(broadcast)
 

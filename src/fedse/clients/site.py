@@ -77,6 +77,8 @@ class Site:
     exploration: ExplorationOptions | None
     """None: it learns from what its buffer begins with."""
     learns: bool = True
+    joins: int = 1
+    """The first round that it takes part in."""
 
     @property
     def explores(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -64,20 +64,23 @@ class Exchange:
         seed: int,
         tracker: Tracker,
         failed: Callable[[ClientFailure], None] = lambda _: None,
+        joins: Mapping[str, int] | None = None,
     ) -> None:
-        """`failed` hears of every client that says it could not do its task, and may raise."""
+        """`failed` hears of every client that says it could not do its task, and may raise. `joins` is the first round of
+        those clients that are not there from the beginning."""
         self.engine = engine
         self.options = options
         self.seed = seed
         self.tracker = tracker
         self._failed = failed
+        self._joins = joins or {}
         self._busy: dict[str, str] = {}
         self._gone: set[str] = set()
         self._absence = Absence(engine, 60 * options.absent_minutes)
 
     def invited(self, number: int) -> list[str]:
         """The clients of a round, by name."""
-        clients = self.engine.clients
+        clients = [client for client in self.engine.clients if self._joins.get(client, 1) <= number]
         count = self.options.asked(len(clients))
         order = generator(self.seed, number, "participation").permutation(len(clients))
         return sorted(clients[index] for index in order[:count])

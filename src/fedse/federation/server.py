@@ -63,6 +63,7 @@ class Server:
         participation: ParticipationOptions | None = None,
         seed: int = 0,
         shares: frozenset[str] = frozenset(),
+        joins: Mapping[str, int] | None = None,
     ) -> None:
         self.run = run
         self.engine = engine
@@ -71,7 +72,9 @@ class Server:
         self.limits = limits
         self.tracker = tracker
         self.shares = shares
-        self.exchange = Exchange(engine, participation or ParticipationOptions(), seed, tracker, self._client_failed)
+        self.exchange = Exchange(
+            engine, participation or ParticipationOptions(), seed, tracker, self._client_failed, joins
+        )
         self._noted: dict[str, set[str]] | None = None
 
     def federate(self, rounds: int, begin: Callable[[], Adapter], deadline: float | None = None) -> ServerState:

@@ -23,7 +23,7 @@ class EvaluationOptions(PluginOptions):
     """How the adapter that enters a round is measured: greedy, frozen, on tasks nobody learns from."""
 
     tasks: int = Field(default=40, ge=1)
-    """Validation tasks of each world before the first and after the last round."""
+    """Validation tasks of each world before a site's first and after the last round."""
     between: int | None = Field(default=None, ge=0)
     """Validation tasks in the rounds between; as many as `tasks` when not set, none when 0."""
     test_tasks: int | None = Field(default=200, ge=0)
@@ -59,7 +59,7 @@ class Evaluation:
         """The same tasks every time, in an order that does not depend on the run's seed, so that runs can be paired."""
         if task.split == "test":
             count = self.options.test_tasks
-        elif task.kind == "evaluate" or task.round == 1 or self.options.between is None:
+        elif task.kind == "evaluate" or task.round == self.site.joins or self.options.between is None:
             count = self.options.tasks
         else:
             count = self.options.between

@@ -1,0 +1,31 @@
+"""One start for all clients where some begin with something of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedse.protocols import CanBeChecked, Chat, DependsOnFiles, KnowsItsSize, Model, Start
+from fedse.types import Trajectory
+
+
+class StartsByClient:
+    """Asks the start of the client that a world was written under; what a start cannot tell, this cannot either."""
+
+    def __init__(self, starts: Mapping[str, Start]) -> None:
+        self._starts = starts
+
+    def trajectories(self, client: str, label: str, world: Any, chat: Chat, seed: int) -> list[Trajectory]:
+        return self._starts[client].trajectories(client, label, world, chat, seed)
+
+    def size(self, client: str, label: str, world: Any) -> int:
+        start = self._starts[client]
+        return start.size(client, label, world) if isinstance(start, KnowsItsSize) else 0
+
+    def check(self, client: str, label: str, world: Any, model: Model) -> list[Mapping[str, Any]]:
+        start = self._starts[client]
+        return start.check(client, label, world, model) if isinstance(start, CanBeChecked) else []
+
+    def fingerprint(self) -> str:
+        files = {start.fingerprint() for start in self._starts.values() if isinstance(start, DependsOnFiles)}
+        return " ".join(sorted(files))
