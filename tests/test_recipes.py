@@ -82,10 +82,7 @@ def test_five_skins_have_the_same_tasks_in_other_words() -> None:
         seen = [(world.rules, world.reset(options={"task": task})[0]) for world in worlds]
         assert len(set(seen)) == 5
         assert len({world.offer(task).goal for world in worlds}) == 1
-        assert all(
-            [item.id for item in tasks_of(world, split)] == [item.id for item in worlds[0].tasks(split)]
-            for world in worlds
-        )
+        assert all(tasks_of(world, split) == tasks_of(worlds[0], split) for world in worlds)
 
 
 def test_the_absent_world_is_measured_and_not_learned() -> None:
