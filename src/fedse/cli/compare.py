@@ -110,9 +110,9 @@ def _read(folder: Any, split: str) -> Measured:
         for label, part in zip(options.labels(), options.worlds, strict=True)
     }
     own = {
-        f"{key}.{name}": value
+        f"clients.{name}.{key}": value
         for name, options in experiment.clients.items()
-        for key, value in options.model_dump(mode="json", exclude={"worlds"}, exclude_defaults=True).items()
+        for key, value in options.model_dump(mode="json", exclude={"worlds"}, exclude_none=True).items()
     }
     return Measured(
         name=folder.path.name,
