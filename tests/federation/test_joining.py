@@ -99,7 +99,7 @@ def test_one_that_shares_nothing_begins_from_the_initial_adapter(
         (later,) = (client for client in federation.clients if client.name == "later")
         lesson = later.experience.lesson(3, federation.initial_adapter())
         assert lesson is not None
-        ((learned, _),) = federation.engine.teach([lesson])  # type: ignore[attr-defined]
+        ((learned, _),) = federation.engine.teach([lesson], 3)  # type: ignore[attr-defined]
         assert learned.digest() == read_adapter(own / "0003").digest()
         untouched = federation.server.evaluate(0, "validation")
         assert rows(report(result.folder, 3)["evaluation"], "later") == rows(untouched, "later")
