@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from fedse.types import (
     Adapter,
+    Ahead,
     Attempt,
     ClientFailure,
     ClientUpdate,
@@ -155,6 +156,15 @@ class KnowsItsSize(Protocol):
 
 
 @runtime_checkable
+class StartsAhead(Protocol):
+    """A start whose work can be done in processes beside this one while the agent plays its first episodes."""
+
+    def ahead(self, client: str, label: str, make_world: Callable[[], Any], seed: int) -> Sequence[Ahead]:
+        """What `trajectories` will need, as far as nobody is at it."""
+        ...
+
+
+@runtime_checkable
 class CanBeChecked(Protocol):
     """A start that can be tried before anything is written."""
 
@@ -223,6 +233,15 @@ class Probe(Protocol):
 
     def score(self, task: RoundTask, played: Sequence[Trajectory]) -> Sequence[WorldScore]:
         """What came of the episodes it planned."""
+        ...
+
+
+@runtime_checkable
+class ScoresAhead(Protocol):
+    """A probe part of whose work can be done in processes beside this one while its episodes are played."""
+
+    def ahead(self, task: RoundTask) -> Sequence[Ahead]:
+        """What `score` will need, as far as it is not there and nobody is at it."""
         ...
 
 
