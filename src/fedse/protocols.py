@@ -157,11 +157,9 @@ class KnowsItsSize(Protocol):
 
 @runtime_checkable
 class StartsAhead(Protocol):
-    """A start whose work can be done in processes beside this one while the agent plays its first episodes."""
+    """A start that tells what `trajectories` will need and nobody is at yet, to be done while the agent plays."""
 
-    def ahead(self, client: str, label: str, make_world: Callable[[], Any], seed: int) -> Sequence[Ahead]:
-        """What `trajectories` will need, as far as nobody is at it."""
-        ...
+    def ahead(self, client: str, label: str, make_world: Callable[[], Any], seed: int) -> Sequence[Ahead]: ...
 
 
 @runtime_checkable
@@ -238,11 +236,9 @@ class Probe(Protocol):
 
 @runtime_checkable
 class ScoresAhead(Protocol):
-    """A probe part of whose work can be done in processes beside this one while its episodes are played."""
+    """A probe that tells what `score` will need and nobody is at yet, to be done while its episodes are played."""
 
-    def ahead(self, task: RoundTask) -> Sequence[Ahead]:
-        """What `score` will need, as far as it is not there and nobody is at it."""
-        ...
+    def ahead(self, task: RoundTask) -> Sequence[Ahead]: ...
 
 
 @runtime_checkable

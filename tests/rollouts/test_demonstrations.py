@@ -11,7 +11,8 @@ from fedse.errors import BadInput
 from fedse.models.chat import ByteChat
 from fedse.rollouts import demonstrations
 from fedse.rollouts.beside import begin_beside
-from fedse.rollouts.demonstrations import Demonstrations
+from fedse.rollouts.demonstrations import Demonstrations, NoDemonstrations
+from fedse.rollouts.starts_by_client import StartsByClient
 from fedse.rollouts.stepping import MakeWorld
 from fedse.types import Trajectory
 from fedse.worlds.maze import Maze
@@ -115,3 +116,11 @@ def test_what_is_under_way_is_not_begun_again() -> None:
     assert start.ahead("c", "maze", Maze, 3) == []
     assert start.trajectories("c", "maze", Maze(), CHAT, 3) == shown({"maze": Maze})["maze"]
     assert len(start.ahead("c", "maze", Maze, 3)) == 1
+
+
+def test_clients_with_starts_of_their_own_are_prepared_each_by_its_own(shown_here: list[str]) -> None:
+    start = StartsByClient({"many": Demonstrations(SHOWN), "none": NoDemonstrations(), "few": Demonstrations(4)})
+    begin_beside([item for client in ("many", "none", "few") for item in start.ahead(client, client, Maze, 3)], 1)
+    found = {client: start.trajectories(client, client, Maze(), CHAT, 3) for client in ("many", "none", "few")}
+    assert {client: len(trajectories) for client, trajectories in found.items()} == {"many": SHOWN, "none": 0, "few": 4}
+    assert shown_here == []
