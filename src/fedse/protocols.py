@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from fedse.types import (
     Adapter,
+    Ahead,
     Attempt,
     ClientFailure,
     ClientUpdate,
@@ -155,6 +156,13 @@ class KnowsItsSize(Protocol):
 
 
 @runtime_checkable
+class StartsAhead(Protocol):
+    """A start that tells what `trajectories` will need and nobody is at yet, to be done while the agent plays."""
+
+    def ahead(self, client: str, label: str, make_world: Callable[[], Any], seed: int) -> Sequence[Ahead]: ...
+
+
+@runtime_checkable
 class CanBeChecked(Protocol):
     """A start that can be tried before anything is written."""
 
@@ -224,6 +232,13 @@ class Probe(Protocol):
     def score(self, task: RoundTask, played: Sequence[Trajectory]) -> Sequence[WorldScore]:
         """What came of the episodes it planned."""
         ...
+
+
+@runtime_checkable
+class ScoresAhead(Protocol):
+    """A probe that tells what `score` will need and nobody is at yet, to be done while its episodes are played."""
+
+    def ahead(self, task: RoundTask) -> Sequence[Ahead]: ...
 
 
 @runtime_checkable

@@ -307,12 +307,29 @@ class ClientUpdate:
                 raise TypeError(f"an update may carry numbers only, not {type(value).__name__}")
 
 
+Share = Callable[[int, int], Sequence[Any]]
+"""Every n-th part of a list of results, from the k-th on; called with k and n. Can be pickled."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Work that will be needed soon and that processes beside this one can do, with the same results."""
+
+    share: Share
+    take: Callable[[Callable[[], list[Any] | None]], None]
+    """Is told where the results can be had. There are none if something went wrong, so that the work is still to do."""
+    episodes: int
+    """How many are played, about."""
+
+
 @dataclass(frozen=True)
 class Play:
     """A client asks for episodes, played with an adapter. The answer is their trajectories, in the same order."""
 
     adapter: Adapter
     episodes: Sequence[Episode]
+    meanwhile: Callable[[], Sequence[Ahead]] = tuple
+    """What can be done for this client while they are played; asked for where there are processes for it."""
 
 
 @dataclass(frozen=True)

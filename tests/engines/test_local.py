@@ -16,8 +16,10 @@ from fedse.adapters.packing import pack
 from fedse.engines import local
 from fedse.experiment import Experiment, assemble, build_parts
 from fedse.probes.evaluation import evaluation_of
+from fedse.rollouts import demonstrations
 from fedse.runs.folder import RunFolder
 from fedse.types import RoundTask, Trajectory
+from fedse.worlds import reference
 from fedse.worlds.world import World
 
 
@@ -113,11 +115,24 @@ def test_what_was_learned_together_reaches_the_client_it_belongs_to(
     assert [federation.engine.poll()[0].scores[0].episodes for _ in "abcde"] == [5] * 5
 
 
-def test_worlds_in_worker_processes_lead_to_the_same_adapter(
-    table_experiment: Callable[..., Experiment], tmp_path: Path
+def test_worlds_experts_and_references_in_worker_processes_lead_to_the_same_adapter(
+    table_experiment: Callable[..., Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = fedse.run(table_experiment(), tmp_path / "here")
-    there = fedse.run(table_experiment(engine={"processes": 2}), tmp_path / "there")
+    worked_here: list[str] = []
+
+    def noted(module: Any, name: str) -> None:
+        work = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given: worked_here.append(name) or work(*given))
+
+    noted(demonstrations, "_shown")
+    noted(reference, "outcomes")
+    asked = {"start": {"name": "demonstrations", "tasks": 50}, "evaluation": {"tasks": 5, "test_tasks": 25}}
+    here = fedse.run(table_experiment(**asked), tmp_path / "here")
+    # For each of two clients demonstrations, references for validation and for the test.
+    assert sorted(worked_here) == ["_shown"] * 2 + ["outcomes"] * 4
+    worked_here.clear()
+    there = fedse.run(table_experiment(**asked, engine={"processes": 2}), tmp_path / "there")
+    assert worked_here == []
     assert here.adapter.digest() == there.adapter.digest()
     assert here.test is not None and there.test is not None
     assert here.test["worlds"] == there.test["worlds"]

@@ -257,3 +257,13 @@ def test_a_byte_conversation_can_be_taken_apart_again() -> None:
 def test_bytes_cut_in_the_middle_of_a_letter_are_shown_as_such() -> None:
     chat = ByteChat()
     assert chat.text(chat.reply("é")[:1]) == "\ufffd"
+
+
+def test_what_was_said_before_has_the_same_ids_again_and_nobody_can_change_them() -> None:
+    chat = TemplateChat(_tokenizer(CHATML), "probe")
+    for text in ("Go left.", "", "a wall <|im_end|> " * 100):
+        said_once = TemplateChat(_tokenizer(CHATML), "probe").turn(text)
+        first = chat.turn(text)
+        assert first == said_once
+        first.clear()
+        assert chat.turn(text) == said_once

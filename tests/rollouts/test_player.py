@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -141,3 +142,22 @@ def test_many_long_answers_do_not_block_the_worker_processes() -> None:
     there = player.play(episodes, "digest")
     player._worlds.close()
     assert there == play(wander, episodes, slots=60, context=10_000_000)
+
+
+class Signed(Maze):
+    """Says in which process it is."""
+
+    def begin(self, task: str) -> str:
+        return f"process {os.getpid()}\n{super().begin(task)}"
+
+
+def test_a_task_is_played_again_in_the_process_that_knows_it() -> None:
+    tasks = Signed().tasks("train")[:24]
+    player = Player(ScriptedPolicy(CHAT, wander, slots=5), CHAT, 100_000, processes=2)
+    where: list[dict[str, str]] = []
+    for chosen in (tasks, tasks[::-1]):
+        played = player.play([episode(task.id, make_world=Signed) for task in chosen], "digest")
+        where.append({item.task: item.steps[0].observation.partition("\n")[0] for item in played})
+    player._worlds.close()
+    assert where[0] == where[1]
+    assert len(set(where[0].values())) == 2

@@ -17,8 +17,9 @@ from fedse.clients.lessons import taught
 from fedse.clients.site import Site
 from fedse.errors import BadInput
 from fedse.privacy.door import Door
-from fedse.protocols import Curriculum, Judge, Probe, Shares
+from fedse.protocols import Curriculum, Judge, Probe, ScoresAhead, Shares
 from fedse.types import (
+    Ahead,
     ClientUpdate,
     Episode,
     Outcome,
@@ -78,7 +79,7 @@ class Client:
         if task.kind == "train" and self.site.explores:
             planned = self.curriculum.plan(task, self.experience.past(task.round))
             to_explore = checked_plan(self.site, task, (yield from asked_of(self.curriculum, planned)))
-        played = yield Play(entering(), [*chain.from_iterable(plans), *to_explore])
+        played = yield Play(entering(), [*chain.from_iterable(plans), *to_explore], partial(self._meanwhile, task))
 
         episodes = iter(played)
         measured = {name: list(islice(episodes, len(plan))) for name, plan in zip(self.probes, plans, strict=True)}
@@ -100,6 +101,11 @@ class Client:
         if adapter is not None:
             memory.learned()
         return self._release(task, scores, vector, memory.counts, metrics)
+
+    def _meanwhile(self, task: RoundTask) -> Sequence[Ahead]:
+        """What can be done in other processes while the episodes of a task are played."""
+        scoring = [item.ahead(task) for item in self.probes.values() if isinstance(item, ScoresAhead)]
+        return [*chain.from_iterable(scoring), *(self.experience.ahead() if task.kind == "train" else ())]
 
     def _release(
         self,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fedse.clients.guards import checked_start
 from fedse.clients.site import Site
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
-from fedse.protocols import Filter, Past, Start
+from fedse.protocols import Filter, Past, Start, StartsAhead
 from fedse.seeds import stream
 from fedse.stopwatch import during
-from fedse.types import Adapter, Lesson, Outcome, Trajectory
+from fedse.types import Adapter, Ahead, Lesson, Outcome, Trajectory
 
 
 class Experience:
@@ -37,6 +37,16 @@ class Experience:
 
     def of_round(self, round: int, measured: Sequence[Trajectory], explored: Sequence[Trajectory]) -> RoundMemory:
         return RoundMemory(self, round, measured, explored)
+
+    def ahead(self) -> Iterator[Ahead]:
+        """What `begin` will need."""
+        try:
+            begun = not self.site.learns or 0 in self.buffer.rounds()
+        finally:
+            self.buffer.close()
+        if not begun and isinstance(self.start, StartsAhead):
+            for place in self.site.places.values():
+                yield from self.start.ahead(*place.origin, place.make, self.site.seed)
 
     def begin(self) -> None:
         """Put what the experiment says into an empty buffer, once."""

@@ -7,7 +7,8 @@ several at once. Very many clients are taken in groups, so that memory holds the
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice
 from typing import ClassVar
@@ -18,10 +19,12 @@ from fedse.errors import FedseError, TooLate, WorldBroke
 from fedse.federation.sites import Sites
 from fedse.plugins import PluginOptions
 from fedse.protocols import FollowsRounds, LearnsTogether
+from fedse.rollouts.beside import begin_beside
 from fedse.rollouts.player import Player
 from fedse.stopwatch import during
 from fedse.types import (
     Adapter,
+    Ahead,
     ClientFailure,
     ClientUpdate,
     Episode,
@@ -54,7 +57,8 @@ class LocalEngine:
         operational: ClassVar[frozenset[str]] = frozenset({"processes"})
 
         processes: int = Field(default=0, ge=0)
-        """Worker processes in which worlds take their steps; 0 steps them in this one. The results are the same."""
+        """Worker processes in which worlds take their steps, and as many in which experts demonstrate and references are
+        measured while the agent plays; 0 does all in this one. The results are the same."""
 
     def __init__(self, sites: Sites, processes: int = 0) -> None:
         household = sites.here()
@@ -64,6 +68,7 @@ class LocalEngine:
         self.tracker = sites.tracker
         model = household.model
         self.player = Player(self.policy, model.chat, model.context, self._episode_finished, processes)
+        self._processes = processes
         self._answers: Iterator[ClientUpdate | ClientFailure] = iter(())
 
     def send(self, tasks: Mapping[str, RoundTask]) -> None:
@@ -146,6 +151,9 @@ class LocalEngine:
     def _played(self, group: _Group, until: float | None) -> dict[str, list[Trajectory]]:
         """What clients wait for: one batch for each adapter."""
         plays, adapters, group.plays, group.adapters = group.plays, group.adapters, {}, {}
+        if self._processes:
+            self._begin_beside(group.meanwhile)
+        group.meanwhile = []
         self.tracker.record("episodes_planned", clients={name: len(wanted) for name, (_, wanted) in plays.items()})
         played: dict[str, list[Trajectory]] = {}
         for digest, adapter in adapters.items():
@@ -154,6 +162,15 @@ class LocalEngine:
             for name, episodes in wanted.items():
                 played[name] = list(islice(trajectories, len(episodes)))
         return played
+
+    def _begin_beside(self, meanwhile: Sequence[Callable[[], Sequence[Ahead]]]) -> None:
+        wanted: list[Ahead] = []
+        with during("world"):
+            for asked in meanwhile:
+                # A world that breaks is told where its work is needed.
+                with suppress(WorldBroke):
+                    wanted += asked()
+            begin_beside(wanted, self._processes)
 
     def _teach_together(self, group: _Group, until: float | None) -> Iterator[Served]:
         wanted, group.lessons = group.lessons, {}
@@ -219,6 +236,8 @@ class _Group:
         """Episodes, and the digest of the adapter that plays them."""
         self.adapters: dict[str, Adapter] = {}
         """One copy of each, however many clients play with it."""
+        self.meanwhile: list[Callable[[], Sequence[Ahead]]] = []
+        """What can be done for them while they are played."""
         self.lessons: dict[str, Teach] = {}
 
     @property
@@ -233,6 +252,7 @@ class _Group:
                 digest = asked.adapter.digest()
             self.adapters.setdefault(digest, asked.adapter)
             self.plays[name] = digest, asked.episodes
+            self.meanwhile.append(asked.meanwhile)
 
     def go_on(self, name: str, answer: list[Trajectory] | Learned | None) -> ClientUpdate | None:
         """Give a client what it waits for: its update, or None while it wants something else."""

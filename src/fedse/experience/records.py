@@ -13,6 +13,7 @@ FORMAT = 3
 """2 added `rules` to a trajectory and `learned` to its steps. A record of format 1 is read as one without rules, all of
 whose replies are learned from, which is how it was made. 3 added the category and rewards of a trajectory, and the reward
 of a step; older records are read as ones without."""
+_NAMES = {kind: [field.name for field in fields(kind)] for kind in (Trajectory, Step)}
 _TEXTS = {
     kind: [field.name for field in fields(kind) if field.type == "str"]  # Annotations are texts here.
     for kind in (Trajectory, Step)
@@ -25,13 +26,13 @@ def to_record(trajectory: Trajectory) -> dict[str, Any]:
         "format": FORMAT,
         **_values(trajectory),
         "steps": steps,
-        "train_mask": [int(flag) for flag in trajectory.train_mask],
+        "train_mask": list(map(int, trajectory.train_mask)),
     }
 
 
 def _values(instance: Step | Trajectory) -> dict[str, Any]:
     """One level of it. `asdict` would copy every token by itself, which takes longer than everything else here."""
-    return {field.name: getattr(instance, field.name) for field in fields(instance)}
+    return {name: getattr(instance, name) for name in _NAMES[type(instance)]}
 
 
 def from_record(record: Mapping[str, Any]) -> Trajectory:
@@ -68,5 +69,5 @@ def _made(record: Mapping[str, Any]) -> Trajectory:
     values["outcome"] = Outcome(values["outcome"])
     values["rewards"] = dict(values.get("rewards", {}))
     values["token_ids"] = tuple(values["token_ids"])
-    values["train_mask"] = tuple(bool(flag) for flag in values["train_mask"])
+    values["train_mask"] = tuple(map(bool, values["train_mask"]))
     return Trajectory(**values)

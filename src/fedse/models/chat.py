@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from datetime import date
+from functools import lru_cache
 from typing import Any
 
 from fedse.errors import TemplateNotAppendOnly
@@ -16,6 +17,9 @@ _DAY = date(2024, 7, 26)
 
 _ASKS_FOR_THE_DAY = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 _EMPTY_THOUGHT = re.compile(r"<think>\s*</think>\s*$")
+
+_SHORT, _REMEMBERED = 1_000, 8_192
+"""Characters of a text, and texts, that are remembered with their tokens: worlds say the same again and again."""
 
 _GIVE_ANOTHER = "give another template as `model.chat_template`"
 
@@ -38,6 +42,7 @@ class TemplateChat:
         self._core.no_padding()
         # A world's text must not be able to write a delimiter: special tokens inside it stay ordinary text.
         self._core.encode_special_tokens = True
+        self._often_said = lru_cache(maxsize=_REMEMBERED)(self._encoded)
         head, middle, between = _delimiters(tokenizer, name)
         specials = set(tokenizer.all_special_ids)
         between_ids = self._delimiter(between)
@@ -60,8 +65,11 @@ class TemplateChat:
     def _delimiter(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _content(self, text: str) -> list[int]:
-        return self._core.encode(text, add_special_tokens=False).ids
+    def _content(self, text: str) -> Sequence[int]:
+        return self._often_said(text) if len(text) <= _SHORT else self._encoded(text)
+
+    def _encoded(self, text: str) -> tuple[int, ...]:
+        return tuple(self._core.encode(text, add_special_tokens=False).ids)
 
     def opening(self, rules: str) -> list[int]:
         return [*self._head, *self._content(rules), *self._middle, *self.reply(ACCEPTANCE)]

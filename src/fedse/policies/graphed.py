@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 
 from fedse.errors import BadInput
@@ -198,18 +200,21 @@ class GraphedDecoder:
             self._done.synchronize()
         with during("transfer"):
             columns = self._read.T.tolist()
-        came: dict[int, list[int]] = {}
-        for slot in list(self._left):
-            if tokens := [token for token in columns[slot] if token >= 0]:
-                came[slot] = tokens
-                self._left[slot] -= len(tokens)
-                if tokens[-1] in self._stops or self._left[slot] == 0:
-                    del self._left[slot]
         self._launched = False
-        if self._left:
-            # What runs from here on runs while the worlds answer.
+        if any(self._goes_on(slot, _drawn(columns[slot])) for slot in self._left):
+            # What runs from here on runs while the tokens are read and the worlds answer.
             self._launch()
+        came = {slot: tokens for slot in self._left if (tokens := _drawn(columns[slot]))}
+        for slot, tokens in came.items():
+            if self._goes_on(slot, tokens):
+                self._left[slot] -= len(tokens)
+            else:
+                del self._left[slot]
         return came
+
+    def _goes_on(self, slot: int, tokens: Sequence[int]) -> bool:
+        """Whether a reply is not complete with these tokens."""
+        return not tokens or (tokens[-1] not in self._stops and self._left[slot] > len(tokens))
 
     def _launch(self) -> None:
         """Queue some steps and the copy of their tokens."""
@@ -258,15 +263,15 @@ class GraphedDecoder:
         return drawn
 
     def _set_state(self, due: Sequence[Due]) -> None:
-        slots = self._tensor([item.slot for item in due])
         new = {
             "position": [item.start + len(item.ids) for item in due],
             "left": [item.most for item in due],
             "key": [_signed(item.sampling.key) for item in due],
             "drawn": [item.drawn for item in due],
         }
-        for name, numbers in new.items():
-            getattr(self._state, name).index_copy_(0, slots, self._tensor(numbers))
+        slots, *numbers = self._rows_of([item.slot for item in due], *new.values())
+        for name, row in zip(new, numbers, strict=True):
+            getattr(self._state, name).index_copy_(0, slots, row)
         temperatures = torch.tensor([item.sampling.temperature for item in due], dtype=torch.float64)
         self._state.temperature.index_copy_(0, slots, temperatures.to(self._device, non_blocking=True))
         self._state.live.index_fill_(0, slots, True)
@@ -275,14 +280,18 @@ class GraphedDecoder:
         recorded = self._pass(size)
         spare = self._slots
         empty = size - len(pieces)
-        recorded.ids.copy_(
-            self._tensor([[*ids, *[0] * (PIECE - len(ids))] for *_, ids in pieces] + [[0] * PIECE] * empty)
+        filled = [[*ids, *[0] * (PIECE - len(ids))] for *_, ids in pieces]
+        recorded.ids.copy_(self._rows_of(*filled, *[[0] * PIECE] * empty))
+        given = self._rows_of(
+            [slot for slot, *_ in pieces] + [spare] * empty,
+            [start for _, start, _ in pieces] + [0] * empty,
+            [len(ids) - 1 for *_, ids in pieces] + [0] * empty,
+            [*targets, *[spare] * empty],
+            [1] * len(pieces) + [0] * empty,
         )
-        recorded.slots.copy_(self._tensor([slot for slot, *_ in pieces] + [spare] * empty))
-        recorded.starts.copy_(self._tensor([start for _, start, _ in pieces] + [0] * empty))
-        recorded.last.copy_(self._tensor([len(ids) - 1 for *_, ids in pieces] + [0] * empty))
-        recorded.target.copy_(self._tensor([*targets, *[spare] * empty]))
-        recorded.live.copy_(self._tensor([True] * len(pieces) + [False] * empty))
+        held = (recorded.slots, recorded.starts, recorded.last, recorded.target, recorded.live)
+        for tensor, row in zip(held, given, strict=True):
+            tensor.copy_(row)
         recorded.run()
         return recorded
 
@@ -332,13 +341,20 @@ class GraphedDecoder:
             # Doubling moves every key a bounded number of times, however long conversations become.
             self._make_room(min(max(needed, 2 * self._columns), self._longest))
 
-    def _tensor(self, values: Any) -> torch.Tensor:
+    def _rows_of(self, *rows: Sequence[int]) -> torch.Tensor:
+        """Rows of whole numbers on the device. torch reads a list of lists six times as slowly as NumPy reads one list, and
+        the GPU would wait for it."""
         with during("transfer"):
-            return torch.tensor(values).to(self._device, non_blocking=True)
+            numbers = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * len(rows[0]))
+            return torch.from_numpy(numbers).view(len(rows), -1).to(self._device, non_blocking=True)
 
 
 def _pieces(slot: int, start: int, ids: Sequence[int]) -> list[tuple[int, int, Sequence[int]]]:
     return [(slot, start + at, ids[at : at + PIECE]) for at in range(0, len(ids), PIECE)]
+
+
+def _drawn(column: Sequence[int]) -> list[int]:
+    return [token for token in column if token >= 0]
 
 
 def _signed(key: int) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from pydantic import Field
 
@@ -14,9 +14,13 @@ from fedse.plugins import PluginOptions
 from fedse.protocols import Probe
 from fedse.seeds import generator
 from fedse.stopwatch import during
-from fedse.types import Episode, Purpose, RoundTask, Split, Task, Trajectory, WorldScore
+from fedse.types import Ahead, Episode, Purpose, RoundTask, Split, Task, Trajectory, WorldScore
 from fedse.worlds import reference
-from fedse.worlds.answers import blamed
+from fedse.worlds.answers import blamed, tasks_of
+from fedse.worlds.world import World
+
+HeldOut = tuple[str, Split, int | None]
+"""A world's label, and how many tasks of which split it is measured on; None is all."""
 
 
 class EvaluationOptions(PluginOptions):
@@ -36,14 +40,15 @@ class Evaluation:
     def __init__(self, site: Site, options: EvaluationOptions) -> None:
         self.site = site
         self.options = options
-        self._references = cache(self._measure_references)
+        self._references: dict[HeldOut, tuple[float, float | None]] = {}
+        self._beside: dict[HeldOut, Callable[[], list[reference.Outcomes] | None]] = {}
 
     def plan(self, task: RoundTask) -> list[Episode]:
         return [
             self.site.episode(label, item, Purpose.EVALUATE, task.round)
             for label in self.site.places
             if task.world in ("", label)
-            for item in self._held_out(label, task)
+            for item in _tasks(self.site.places[label].world, task.split, self._count(task))
         ]
 
     def score(self, task: RoundTask, played: Sequence[Trajectory]) -> list[WorldScore]:
@@ -51,28 +56,51 @@ class Evaluation:
         for label in self.site.places:
             own = [item for item in played if item.world == label]
             if own:
-                floor, ceiling = self._references(label, task.split, tuple(self._held_out(label, task)))
-                scores.append(score(label, task.split, own, floor, ceiling))
+                held_out = label, task.split, self._count(task)
+                if held_out not in self._references:
+                    self._references[held_out] = self._measured(held_out)
+                scores.append(score(label, task.split, own, *self._references[held_out]))
         return scores
 
-    def _held_out(self, label: str, task: RoundTask) -> list[Task]:
-        """The same tasks every time, in an order that does not depend on the run's seed, so that runs can be paired."""
-        if task.split == "test":
-            count = self.options.test_tasks
-        elif task.kind == "evaluate" or task.round == self.site.joins or self.options.between is None:
-            count = self.options.tasks
-        else:
-            count = self.options.between
-        place = self.site.places[label]
-        tasks = place.tasks(task.split)
-        order = generator("held out", place.world.name, task.split).permutation(len(tasks))
-        return [tasks[index] for index in order[:count]]
+    def ahead(self, task: RoundTask) -> list[Ahead]:
+        found = []
+        for label, place in self.site.places.items():
+            held_out = label, task.split, self._count(task)
+            if task.world in ("", label) and held_out not in self._references and held_out not in self._beside:
+                episodes = (1 + reference.REPEATS) * len(_tasks(place.world, *held_out[1:]))
+                share = partial(_share, place.make, *held_out[1:])
+                found.append(Ahead(share, partial(self._beside.__setitem__, held_out), episodes))
+        return found
 
-    def _measure_references(self, label: str, split: Split, tasks: tuple[Task, ...]) -> tuple[float, float | None]:
-        del split
+    def _count(self, task: RoundTask) -> int | None:
+        if task.split == "test":
+            return self.options.test_tasks
+        if task.kind == "evaluate" or task.round == self.site.joins or self.options.between is None:
+            return self.options.tasks
+        return self.options.between
+
+    def _measured(self, held_out: HeldOut) -> tuple[float, float | None]:
+        label, split, count = held_out
         world = self.site.places[label].world
         with during("world"), blamed(world, "its expert"):
-            return reference.floor(world, tasks), reference.ceiling(world, tasks) if world.has_expert else None
+            told = self._beside.pop(held_out, lambda: None)()
+            return reference.references(
+                reference.outcomes(world, _tasks(world, split, count)) if told is None else told
+            )
+
+
+def _tasks(world: World, split: Split, count: int | None) -> list[Task]:
+    """The same tasks every time, in an order that does not depend on the run's seed, so that runs can be paired."""
+    tasks = tasks_of(world, split)
+    order = generator("held out", world.name, split).permutation(len(tasks))
+    return [tasks[index] for index in order[:count]]
+
+
+def _share(
+    make_world: Callable[[], World], split: Split, count: int | None, number: int, processes: int
+) -> list[reference.Outcomes]:
+    world = make_world()
+    return reference.outcomes(world, _tasks(world, split, count)[number::processes])
 
 
 def evaluation_of(probes: Mapping[str, Probe]) -> Evaluation:

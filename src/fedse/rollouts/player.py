@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
+from zlib import crc32
 
 from fedse.errors import BadInput, TooLate
 from fedse.protocols import Chat, Policy, Reply, Restricts
@@ -55,7 +56,7 @@ class Player:
         self._restricts = policy if isinstance(policy, Restricts) and policy.asks_for_actions else None
         self._worlds = worlds_in(processes, listing=self._restricts is not None)
         self._opening = cache(chat.opening)
-        self._idle: dict[Any, list[int]] = {}
+        self._idle: dict[tuple[Any, int], list[int]] = {}
         self._made = 0
 
     def play(self, episodes: Iterable[Episode], adapter: str, until: float | None = None) -> list[Trajectory]:
@@ -113,11 +114,16 @@ class Player:
             return self.policy.ready()
 
     def _idle_world(self, episode: Episode) -> int:
-        idle = self._idle.setdefault(episode.make_world, [])
+        # A task is played where it was played before: worlds remember what they made for it.
+        home = crc32(episode.task.id.encode()) % self._worlds.homes
+        idle = self._idle.setdefault((episode.make_world, home), [])
         if idle:
             return idle.pop()
         self._made += 1
-        return self._made
+        return self._made * self._worlds.homes + home
+
+    def _leave(self, play: _Open) -> None:
+        self._idle[play.episode.make_world, play.world % self._worlds.homes].append(play.world)
 
     def _begin(self, number: int, episode: Episode, world: int, answer: Answer) -> _Open | None:
         if answer.error:
@@ -165,7 +171,7 @@ class Player:
             with during("prefill"):
                 self._extend(play.slot, turn, play.episode.world, answer)
             return False
-        self._idle[play.episode.make_world].append(play.world)
+        self._leave(play)
         outcome = Outcome.SUCCESS if answer.success else Outcome.FAILURE
         self._end(play.number, play.episode, play.rules, play.steps, answer, outcome, play.ids, play.mask)
         return True
@@ -177,7 +183,7 @@ class Player:
                 f"the rules and the first observation of world '{play.episode.world}' do not fit the context of the model "
                 "that answers: use `rules: brief` and `observation_length: brief`, or a model with a longer context."
             )
-        self._idle[play.episode.make_world].append(play.world)
+        self._leave(play)
         self._end(
             play.number,
             play.episode,

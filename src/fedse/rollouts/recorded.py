@@ -12,7 +12,7 @@ from fedse.errors import BadInput
 from fedse.plugins import FilePath, PluginOptions
 from fedse.protocols import Chat, Model
 from fedse.rollouts.agentgym_file import Problem, Record, RecordFile, read_records
-from fedse.rollouts.demonstrations import demonstration
+from fedse.rollouts.demonstrations import demonstration, tokenised
 from fedse.types import Split, Trajectory
 from fedse.worlds.answers import tasks_of
 from fedse.worlds.foreign.agentgym_client import AgentGymServer
@@ -106,19 +106,17 @@ class Recorded:
             # AgentGym shows some tasks many times; each showing is an attempt of its own.
             attempt = attempts.get(task, 0)
             attempts[task] = attempt + 1
-            found.append(
-                demonstration(
-                    client,
-                    label,
-                    task,
-                    record.rules,
-                    record.steps,
-                    record.closing,
-                    chat,
-                    score=record.score,
-                    attempt=attempt,
-                )
+            shown = demonstration(
+                client,
+                label,
+                task,
+                record.rules,
+                record.steps,
+                record.closing,
+                score=record.score,
+                attempt=attempt,
             )
+            found.append(tokenised(shown, chat))
         return found
 
     def _of_world(self, client: str, label: str, world: World) -> list[tuple[str, Record]]:

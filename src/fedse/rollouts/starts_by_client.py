@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fedse.protocols import CanBeChecked, Chat, DependsOnFiles, KnowsItsSize, Model, Start
-from fedse.types import Trajectory
+from fedse.protocols import CanBeChecked, Chat, DependsOnFiles, KnowsItsSize, Model, Start, StartsAhead
+from fedse.types import Ahead, Trajectory
 
 
 class StartsByClient:
@@ -21,6 +21,10 @@ class StartsByClient:
     def size(self, client: str, label: str, world: Any) -> int:
         start = self._starts[client]
         return start.size(client, label, world) if isinstance(start, KnowsItsSize) else 0
+
+    def ahead(self, client: str, label: str, make_world: Callable[[], Any], seed: int) -> Sequence[Ahead]:
+        start = self._starts[client]
+        return start.ahead(client, label, make_world, seed) if isinstance(start, StartsAhead) else ()
 
     def check(self, client: str, label: str, world: Any, model: Model) -> list[Mapping[str, Any]]:
         start = self._starts[client]

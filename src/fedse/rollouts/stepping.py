@@ -9,20 +9,19 @@ import multiprocessing
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedse.types import LegalActions
 from fedse.worlds.answers import BREAKING, detail_of, finite_number, kind_of, legal_actions, plain_text
 from fedse.worlds.world import World
 
 MakeWorld = Callable[[], World]
-_MOST_OPEN_QUESTIONS = 8
+_TOLD_AT_ONCE = 8
+"""Answers that a worker tells together: talking to another process takes longer than most steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What a world said to a reset or a step; `error` names the exception if it broke instead."""
 
     observation: str = ""
@@ -41,6 +40,9 @@ class Answer:
 
 class WorldsHere:
     """Worlds in this process, each under a number. With `listing`, they tell each turn what may be done next."""
+
+    homes = 1
+    """Places where worlds can live: world n lives in place n modulo this."""
 
     def __init__(self, listing: bool = False) -> None:
         self._listing = listing
@@ -105,10 +107,12 @@ class WorldsInProcesses:
     def __init__(self, processes: int, listing: bool = False) -> None:
         # Started afresh rather than forked: a fork would copy the locks of torch's threads.
         context = multiprocessing.get_context("spawn")
+        self.homes = processes
         self._ends: list[Connection] = []
         self._workers = []
+        self._unsent: list[list[tuple[Any, ...]]] = [[] for _ in range(processes)]
+        self._under_way = [0] * processes
         self._fetched: list[deque[Answer]] = [deque() for _ in range(processes)]
-        self._open_questions = [0] * processes
         for _ in range(processes):
             ours, theirs = context.Pipe()
             worker = context.Process(target=_serve, args=(theirs, listing), daemon=True)
@@ -119,28 +123,32 @@ class WorldsInProcesses:
             self._workers.append(worker)
 
     def ask_reset(self, number: int, make_world: MakeWorld, task: str) -> None:
-        self._ask(number, ("reset", number, make_world, task))
+        self._unsent[number % self.homes].append(("reset", number, make_world, task))
 
     def ask_step(self, number: int, action: str) -> None:
-        self._ask(number, ("step", number, action))
-
-    def _ask(self, number: int, question: tuple[Any, ...]) -> None:
-        worker = number % len(self._ends)
-        # Pipes hold little: with many questions under way, both sides could wait for the other to read first.
-        while self._open_questions[worker] >= _MOST_OPEN_QUESTIONS:
-            self._fetch(worker)
-        self._ends[worker].send(question)
-        self._open_questions[worker] += 1
-
-    def _fetch(self, worker: int) -> None:
-        self._fetched[worker].append(self._ends[worker].recv())
-        self._open_questions[worker] -= 1
+        self._unsent[number % self.homes].append(("step", number, action))
 
     def answer(self, number: int) -> Answer:
-        worker = number % len(self._ends)
+        for worker, questions in enumerate(self._unsent):
+            if questions:
+                self._send(worker)
+        worker = number % self.homes
         if not self._fetched[worker]:
             self._fetch(worker)
         return self._fetched[worker].popleft()
+
+    def _send(self, worker: int) -> None:
+        # Pipes hold little: a worker that has something to tell could wait for us to read while we wait for it.
+        while self._under_way[worker]:
+            self._fetch(worker)
+        questions, self._unsent[worker] = self._unsent[worker], []
+        self._under_way[worker] = len(questions)
+        self._ends[worker].send(questions)
+
+    def _fetch(self, worker: int) -> None:
+        answers = self._ends[worker].recv()
+        self._under_way[worker] -= len(answers)
+        self._fetched[worker].extend(answers)
 
     def close(self) -> None:
         for end in self._ends:
@@ -154,12 +162,17 @@ def _serve(end: Connection, listing: bool) -> None:
     worlds = WorldsHere(listing)
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
         while True:
-            kind, number, *rest = end.recv()
-            if kind == "reset":
-                worlds.ask_reset(number, *rest)
-            else:
-                worlds.ask_step(number, *rest)
-            end.send(worlds.answer(number))
+            questions = end.recv()
+            for first in range(0, len(questions), _TOLD_AT_ONCE):
+                end.send([_answered(worlds, *question) for question in questions[first : first + _TOLD_AT_ONCE]])
+
+
+def _answered(worlds: WorldsHere, kind: str, number: int, *rest: Any) -> Answer:
+    if kind == "reset":
+        worlds.ask_reset(number, *rest)
+    else:
+        worlds.ask_step(number, *rest)
+    return worlds.answer(number)
 
 
 def worlds_in(processes: int, listing: bool = False) -> WorldsHere | WorldsInProcesses:

@@ -8,7 +8,7 @@ that can be reached, as in the original.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fedse.worlds.babyai.goals import DROP, FORWARD, LEFT, NOTHING, PICKUP, RIGHT, TOGGLE
@@ -66,26 +66,32 @@ A pose is a place times four plus a direction.
 """
 
 
-def clean_walks(room: Room, sight: Sight) -> Walks:
-    """Shortest walks over the free cells in view."""
+def clean_walks(room: Room, sight: Sight, seen: Iterable[Item]) -> Walks:
+    """Shortest walks over the free cells in view, until everything in view that can be faced is, and open doors stood in."""
     free = {place for _, _, place, content in sight if content == EMPTY or room.is_free(place)} | {room.at}
     ways = room.ways
+    to_face = {item.place for item in seen}
+    to_enter = to_face & free
     start = room.at * 4 + room.facing
     came: dict[int, tuple[int, int]] = {start: (start, -1)}
     facing: dict[int, int] = {}
     standing: dict[int, int] = {}
     queue = deque([start])
-    while queue:
+    while queue and (to_face or to_enter):
         pose = queue.popleft()
         place, way = pose >> 2, pose & 3
         ahead = place + ways[way]
-        facing.setdefault(ahead, pose)
-        standing.setdefault(place, pose)
+        if ahead in to_face:
+            facing[ahead] = pose
+            to_face.remove(ahead)
+        if place in to_enter:
+            standing[place] = pose
+            to_enter.remove(place)
         forward = ahead * 4 + way
         if ahead in free and forward not in came:
             came[forward] = (pose, FORWARD)
             queue.append(forward)
-        left, right = place * 4 + (way - 1) % 4, place * 4 + (way + 1) % 4
+        left, right = pose - way + (way - 1) % 4, pose - way + (way + 1) % 4
         if left not in came:
             came[left] = (pose, LEFT)
             queue.append(left)
@@ -150,9 +156,9 @@ def _steps(came: dict[int, tuple[int, int]], pose: int) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
-def clean_offers(room: Room, sight: Sight, seen: Iterable[Item]) -> list[Offer]:
+def clean_offers(room: Room, sight: Sight, seen: Sequence[Item]) -> list[Offer]:
     """All that can be done, and does something."""
-    facing, standing, came = clean_walks(room, sight)
+    facing, standing, came = clean_walks(room, sight, seen)
     offers = [Offer("turn left", NOTHING, 0, (LEFT,)), Offer("turn right", NOTHING, 0, (RIGHT,))]
     ahead = room.ahead()
     if room.is_free(ahead):

@@ -5,6 +5,7 @@ minigrid draws a picture after every primitive action, which makes it slow; here
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -63,11 +64,20 @@ class Layout:
     @cached_property
     def places(self) -> tuple[int, ...]:
         """The place of each thing, `NOTHING` where it is not on the floor."""
+        return tuple(self.where(self.cells))
+
+    @cached_property
+    def _floor(self) -> tuple[int, ...]:
+        return tuple(place for place, content in enumerate(self.cells) if content != WALL)
+
+    def where(self, cells: Sequence[int]) -> list[int]:
+        """The place of each thing when the cells hold this."""
         found = [NOTHING] * len(self.things)
-        for place, content in enumerate(self.cells):
+        for place in self._floor:
+            content = cells[place]
             if content >= 0:
                 found[content] = place
-        return tuple(found)
+        return found
 
     @cached_property
     def walls(self) -> tuple[int, ...]:
@@ -158,11 +168,7 @@ class Room:
 
     def places(self) -> list[int]:
         """Where each thing lies now."""
-        found = [NOTHING] * len(self.doors)
-        for place, content in enumerate(self.cells):
-            if content >= 0:
-                found[content] = place
-        return found
+        return self.layout.where(self.cells)
 
     def reward(self) -> float:
         """What minigrid pays for a finish at this moment."""

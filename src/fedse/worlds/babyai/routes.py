@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ class Route:
     """The way from a pose to the nearest of some poses."""
 
     distance: dict[int, int]
-    """Cost from each pose that is no farther away than the start."""
+    """Cost from each pose that is nearer than the start, and from some that are not."""
     end: int
     places: list[int] = field(default_factory=list)
     blocker: int = NOTHING
@@ -65,22 +64,38 @@ def entering(room: Room, place: int, ignored: int) -> int:
 def route(room: Room, goals: Collection[int], start: int | None = None, ignored: int = WALL) -> Route | None:
     """The cheapest way from `start` (here and now, if not given) to one of the poses `goals`."""
     start = room.at * 4 + room.facing if start is None else start
-    distance: dict[int, int] = {}
-    heap = [(0, pose) for pose in goals]
-    heapq.heapify(heap)
-    while heap and start not in distance:
-        cost, pose = heapq.heappop(heap)
-        if pose in distance:
-            continue
-        distance[pose] = cost
-        place, way = pose >> 2, pose & 3
-        for turned in ((way + 1) % 4, (way - 1) % 4):
-            other = place * 4 + turned
+    cells, ways = room.cells, room.ways
+    # Most steps cost one, so poses are visited wave by wave; those that cost more to come from wait for their wave.
+    cost, wave = 0, list(goals)
+    distance = dict.fromkeys(wave, 0)
+    later: dict[int, list[int]] = {}
+    while (wave or later) and start not in distance:
+        cost += 1
+        following: list[int] = []
+        for pose in wave:
+            place, way = pose >> 2, pose & 3
+            left, right = pose - way + (way - 1) % 4, pose - way + (way + 1) % 4
+            if left not in distance:
+                distance[left] = cost
+                following.append(left)
+            if right not in distance:
+                distance[right] = cost
+                following.append(right)
+            behind = place - ways[way]
+            back = behind * 4 + way
+            if back in distance or cells[behind] == WALL:
+                continue
+            step = 1 if cells[place] == EMPTY else entering(room, place, ignored)
+            if step == 1:
+                distance[back] = cost
+                following.append(back)
+            else:
+                later.setdefault(cost - 1 + step, []).append(back)
+        for other in later.pop(cost, ()):
             if other not in distance:
-                heapq.heappush(heap, (cost + 1, other))
-        behind = place - room.ways[way]
-        if room.cells[behind] != WALL and behind * 4 + way not in distance:
-            heapq.heappush(heap, (cost + entering(room, place, ignored), behind * 4 + way))
+                distance[other] = cost
+                following.append(other)
+        wave = following
     if start not in distance:
         return None
     return _followed(room, distance, start, ignored)

@@ -56,7 +56,7 @@ class Shop:
 
     def hits(self, query: str) -> tuple[Product, ...]:
         """The best products for a query, best first."""
-        return tuple(self.products[place] for place in self._index.search(query.lower(), MOST_HITS))
+        return tuple(map(self.products.__getitem__, self._index.search(query.lower(), MOST_HITS)))
 
     def listed(self, page: Page, layout: Layout) -> tuple[Product, ...]:
         """The products on a page of results."""

@@ -119,4 +119,4 @@ class Index:
             for place in np.flatnonzero(scores):
                 scores[place] *= 1 + self._noise * (2 * uniform(key, int(place)) - 1)
         order = np.argsort(-scores.astype(np.float32), kind="stable")[:most]
-        return tuple(int(place) for place in order if scores[place] > 0)
+        return tuple(order[scores[order] > 0].tolist())
