@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fedse.adapters.packing import pack
+from fedse.adapters.packing import modules, pack, unpack
+from fedse.adapters.plan import sent
 from fedse.aggregators.check import HeldUpdate, check_aggregator, some_state
 from fedse.aggregators.fedexp import FedExP
 from fedse.aggregators.mean import Mean
+from fedse.types import Adapter
 
 STATE = some_state()
 BROADCAST = pack(STATE.adapter).astype(np.float64)
@@ -87,3 +90,36 @@ def test_nothing_changed_stays_finite() -> None:
 def test_it_keeps_its_promises() -> None:
     assert all(finding.passed for finding in check_aggregator(FedExP))
     assert "equal updates" not in FedExP(gain=3.0).promises
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_in_turn_the_products_of_clients_add_up_without_any_of_two_clients(behind: int) -> None:
+    """With a gain of 2 and orthogonal changes of one factor, the next product has every client's change in full."""
+    aggregator = FedExP(gain=2.0, factors="in_turn")
+    state = replace(STATE, round=behind)
+    asked = sent(state.adapter, aggregator.plan.in_round(behind + 1))
+    start, clients = pack(asked).astype(np.float64), 4
+    changes = np.zeros((clients, len(start)))
+    for number in range(clients):
+        changes[number, number::clients] = 0.1
+    given = [
+        HeldUpdate(f"c{number}", asked.layout, (start + change).astype(np.float32))
+        for number, change in enumerate(changes)
+    ]
+    following, told = aggregator.aggregate(state, given)
+    assert told["server_step"] == pytest.approx(clients, rel=0.05)
+    pairs = [pair for pair in modules(state.adapter.layout) if pair.keys() == {"A", "B"}]
+    assert pairs
+    for pair in pairs:
+        before, after = (_product(adapter, pair) for adapter in (state.adapter, following.adapter))
+        wanted = before.copy()
+        for update in given:
+            whole = Adapter({**state.adapter.tensors, **unpack(update.vector, asked.layout, {}).tensors}, {})
+            wanted += told["server_step"] / clients * (_product(whole, pair) - before)
+        np.testing.assert_allclose(after, wanted, atol=1e-5)
+
+
+def _product(adapter: Adapter, pair: Any) -> Any:
+    vector = pack(adapter).astype(np.float64)
+    up, down = (vector[start:stop].reshape(shape) for shape, start, stop in (pair["B"], pair["A"]))
+    return up @ down

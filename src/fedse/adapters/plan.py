@@ -48,6 +48,9 @@ class Alternation:
         return self.turns[(number - 1) % len(self.turns)]
 
 
+IN_TURN = Alternation((TensorPlan(trained="B", sent="B"), TensorPlan(trained="A", sent="A")))
+"""B in odd rounds and A in even ones. With the other factor alike at all clients, products add up as the factors do."""
+
 Plan = TensorPlan | Alternation
 
 

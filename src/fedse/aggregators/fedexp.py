@@ -10,17 +10,19 @@ which adds the changes up, because changes that cancel each other would otherwis
 Cost: traffic as `mean`; the server reads each update twice and holds one update and three vectors in float64.
 Helps: where sites learn different things, so that the mean undoes most of what each of them learned (cosines near 0 in the
 report). A long step on two factors also lengthens the products of one client's B with another's A, which nobody trained:
-that is what `longest` is for.
+that is what `longest` is for. With `factors: in_turn` there are none, as in `rolora`, at the price told there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fedse.adapters.packing import pack
+from fedse.adapters.plan import IN_TURN, TensorPlan
 from fedse.aggregators.mean import Mean, weighted_mean
 from fedse.aggregators.rule import EQUAL_UPDATES, Result
 from fedse.plugins import PluginOptions
@@ -37,6 +39,8 @@ class FedExPOptions(PluginOptions):
     """Largest step, in mean changes; null is the number of updates, which makes it their sum."""
     epsilon: float = Field(default=0.0, ge=0)
     """Added to the square of the mean change, which keeps steps short where hardly anything changed."""
+    factors: Literal["both", "in_turn"] = "both"
+    """Which factors clients train and send: both in every round, or B in odd rounds and A in even ones."""
 
 
 class FedExP(Mean):
@@ -44,8 +48,9 @@ class FedExP(Mean):
 
     Options = FedExPOptions
 
-    def __init__(self, **options: float | None) -> None:
+    def __init__(self, **options: Any) -> None:
         self.options = FedExPOptions.model_validate(options)
+        self.plan = IN_TURN if self.options.factors == "in_turn" else TensorPlan()
         # A larger gain goes further even where all agree.
         self.promises = frozenset({EQUAL_UPDATES} if self.options.gain <= 2 else ())
 

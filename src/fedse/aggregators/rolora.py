@@ -12,7 +12,7 @@ compare at twice the rounds, or with half the epochs.
 
 from __future__ import annotations
 
-from fedse.adapters.plan import Alternation, TensorPlan
+from fedse.adapters.plan import IN_TURN
 from fedse.aggregators.mean import Mean
 from fedse.aggregators.rule import EQUAL_UPDATES, MEAN_PRODUCT
 
@@ -20,5 +20,5 @@ from fedse.aggregators.rule import EQUAL_UPDATES, MEAN_PRODUCT
 class RoLora(Mean):
     """The mean of B after odd rounds and of A after even ones; the other factor is neither trained nor sent: exact."""
 
-    plan = Alternation((TensorPlan(trained="B", sent="B"), TensorPlan(trained="A", sent="A")))
+    plan = IN_TURN
     promises = frozenset({EQUAL_UPDATES, MEAN_PRODUCT})
