@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from fedse import atomic
+from fedse.cli.rounds import chosen_round
+from fedse.errors import BadInput
+from fedse.evaluation.best_round import best_round
 from fedse.evaluation.curves import curves
 from fedse.evaluation.metrics import summarise
 from fedse.evaluation.plot import draw_run
@@ -77,3 +80,23 @@ def test_the_picture_of_very_many_worlds_shows_the_first_of_them(
         assert picture is not None
         sizes.append(struct.unpack(">II", picture.read_bytes()[16:24]))
     assert sizes[0] == sizes[1]
+
+
+def test_the_best_round_is_the_earliest_of_those_with_the_most_successes(run: RunFolder) -> None:
+    assert best_round(run) == 2
+    atomic.write_text(run.evaluation_path("validation", 2), json.dumps(_summary(2)))
+    assert best_round(run) == 1
+    assert best_round(run, "maze") == 1
+    with pytest.raises(BadInput, match="no validation of client 'site' to choose a round by"):
+        best_round(run, "site")
+
+
+@pytest.mark.parametrize(("wanted", "number"), [("", 2), ("best", 2), ("0", 0), ("1", 1)])
+def test_a_round_is_chosen_by_number_or_as_the_best(run: RunFolder, wanted: str, number: int) -> None:
+    assert chosen_round(run, wanted) == number
+
+
+@pytest.mark.parametrize("wanted", ["-1", "1.5", "worst", "9" * 30, "٣"])
+def test_what_is_no_round_is_one_sentence(run: RunFolder, wanted: str) -> None:
+    with pytest.raises(BadInput, match="give the number of a round, or `best`"):
+        chosen_round(run, wanted)

@@ -8,14 +8,19 @@ from typing import Annotated
 import typer
 
 from fedse.cli.console import make_console
+from fedse.cli.rounds import chosen_round
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run's folder.")],
-    round_number: Annotated[
-        int | None,
-        typer.Option("--round", min=0, help="Adapter after this round; 0 is the beginning; default: the last."),
-    ] = None,
+    wanted: Annotated[
+        str,
+        typer.Option(
+            "--round",
+            metavar="NUMBER|best",
+            help="Adapter after this round; 0 is the beginning; best: by the run's validation; default: the last.",
+        ),
+    ] = "",
     world: Annotated[str, typer.Option(help="Only this world.")] = "",
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
     settings: Annotated[
@@ -36,7 +41,7 @@ def evaluate(
     if chosen is None:
         raise BadInput(f"--split {split}: {nearest(split, SPLITS)}Known: {', '.join(SPLITS)}.")
     folder = RunFolder.existing(run)
-    number = (folder.last_round() or 0) if round_number is None else round_number
+    number = chosen_round(folder, wanted)
     folder.digest_of(number)
     console = make_console()
     with Progress(console, number) as progress:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedse.cli.console import say
+from fedse.cli.rounds import chosen_round
 
 if TYPE_CHECKING:
     from fedse.runs.folder import RunFolder
@@ -31,9 +32,12 @@ def export(
             show_default=False,
         ),
     ] = None,
-    round_number: Annotated[
-        int | None, typer.Option("--round", min=0, help="After this round; default: the last.")
-    ] = None,
+    wanted: Annotated[
+        str,
+        typer.Option(
+            "--round", metavar="NUMBER|best", help="After this round; best: by the run's validation; default: the last."
+        ),
+    ] = "",
     client: Annotated[
         str,
         typer.Option(
@@ -57,13 +61,13 @@ def export(
         what = What.EXPERIENCE if target.suffix in ENDINGS else What.ADAPTER
     if target.exists():
         raise BadInput(f"{target} exists already: choose another name or remove it.")
-    if what is What.EXPERIENCE and round_number is not None:
+    if what is What.EXPERIENCE and wanted:
         raise BadInput("--round goes with an adapter or a merged model: a buffer holds the experience of all rounds.")
     if what is What.EXPERIENCE:
         written = _experience(folder, target, client)
         say(f"Wrote {target}: {written} trajectories")
     else:
-        number = (folder.last_round() or 0) if round_number is None else round_number
+        number = chosen_round(folder, wanted, client)
         adapter = _adapter(folder, number, client)
         if not adapter.tensors:
             raise BadInput(f"{run} has no adapter, as its model is served elsewhere: use --what experience.")
@@ -78,7 +82,7 @@ def export(
                 if not hasattr(model, "save_merged"):
                     raise BadInput(f"{run} has no language model to merge into: export the adapter instead.")
                 model.save_merged(adapter, made)
-        say(f"Wrote {target}")
+        say(f"Wrote {target} (after round {number})")
 
 
 def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:

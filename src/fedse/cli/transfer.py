@@ -33,8 +33,10 @@ def transfer(
 ) -> None:
     """Measure what each client's own adapter does in the worlds of the others. What is stored in the run is reused."""
     from fedse.errors import BadInput
+    from fedse.evaluation.synergy import synergy_gaps
     from fedse.evaluation.transfer_plot import draw_matrix
     from fedse.experiment import load_experiment, open_run
+    from fedse.federation.transfer import BEGINNING, SHARED
     from fedse.federation.transfer import transfer as measure
     from fedse.runs.folder import RunFolder
 
@@ -54,10 +56,11 @@ def transfer(
     tell = (lambda _: None) if as_json else (lambda name: console.print(f"playing the adapter of {name} everywhere"))
     found = measure(federation.server, federation.clients, chosen, tell)
     rows, columns, cells = _matrix(found)
+    gaps = synergy_gaps(cells, SHARED, BEGINNING)
     if as_json:
-        say(json.dumps(found, indent=2))
+        say(json.dumps({**found, "synergy_gap": gaps}, indent=2))
     else:
-        console.print(_matrix_table(found, rows, columns, cells))
+        console.print(_matrix_table(found, rows, columns, cells, gaps))
     shares = [[cells[name, column]["success"] for column in columns] for name in rows]
     title = f"{federation.run.path.name}: {chosen} success after round {found['round']}"
     drawn = draw_matrix(rows, columns, shares, title, federation.run.path / "transfer.png")
@@ -97,10 +100,13 @@ def _matrix_table(
     rows: Sequence[str],
     columns: Sequence[str],
     cells: Mapping[tuple[str, str], Mapping[str, Any]],
+    gaps: Mapping[str, float | None],
 ) -> Table:
+    told = "; synergy gap: how far the shared adapter is below the best single one, as a share of it" if gaps else ""
     table = Table(
         title=f"Success (%) on {found['split']} tasks, adapters after round {found['round']}",
-        caption="a row for each client's own adapter, a column for each world; 95 % Wilson intervals; *: its own world",
+        caption="a row for each client's own adapter, a column for each world; 95 % Wilson intervals; *: its own world"
+        + told,
         title_justify="left",
         caption_justify="left",
     )
@@ -115,6 +121,9 @@ def _matrix_table(
             for cell in line
         ]
         table.add_row(name, *texts, percent(found["rows"][name]["macro"]))
+    if gaps:
+        shown = ["-" if gap is None else f"{100 * gap:+.0f} %  " for gap in (gaps[column] for column in columns)]
+        table.add_row("synergy gap", *shown, "")
     return table
 
 

@@ -1,0 +1,24 @@
+"""`--round NUMBER`, or `--round best`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedse.runs.folder import RunFolder
+
+BEST = "best"
+
+
+def chosen_round(folder: RunFolder, wanted: str, client: str = "") -> int:
+    """The round that somebody asked for; the last if nobody did."""
+    from fedse.errors import BadInput
+    from fedse.evaluation.best_round import best_round
+
+    if not wanted:
+        return folder.last_round() or 0
+    if wanted == BEST:
+        return best_round(folder, client)
+    if not (wanted.isascii() and wanted.isdigit() and len(wanted) < 10):
+        raise BadInput(f"--round {wanted}: give the number of a round, or `{BEST}`.")
+    return int(wanted)
