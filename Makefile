@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all torture lint format reference clean
+.PHONY: demo test test-all torture lint format reference speed-gpu speed-cpu clean
 
 demo: $(READY)
 	$(BIN)/fedse demo
@@ -39,6 +39,10 @@ format: $(READY)
 
 reference: $(READY)
 	$(BIN)/fedse reference > docs/reference.md
+
+# The tables of docs/performance.md, with the usual tools in the same run.
+speed-gpu speed-cpu: speed-%: $(READY)
+	$(BIN)/python benchmarks/speed.py $*
 
 # torch first and by itself, so that the wanted build is there before anything else asks for one.
 $(READY): pyproject.toml

@@ -148,6 +148,7 @@ def timed(policy: Policy, model: Any, plan: list[Episode]) -> dict[str, Any]:
     policy.load(model.initial_adapter(0))
     player = Player(policy, model.chat, model.context)
     player.play(plan, "warm-up")  # Kernels are compiled and graphs recorded for all shapes that occur.
+    model.chat._often_said.cache_clear()  # What it said is said again, and in a run most of it would be new.
     before = policy.usage.decoded
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()

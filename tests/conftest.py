@@ -58,6 +58,12 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(1)
 
 
+@pytest.fixture
+def ray_is_not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's workers give way to all other processes, and beside other tests they would take four times as long."""
+    monkeypatch.setenv("RAY_worker_niceness", "0")
+
+
 @pytest.fixture(scope="session")
 def tiny() -> Any:
     """A random Llama small enough to train in a test. Shared: whoever uses it loads the adapter they mean."""

@@ -113,6 +113,7 @@ def test_a_probe_is_reported_by_its_name_and_leaves_the_evaluation_alone(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("ray_is_not_nice")
 def test_flower_carries_both_bit_for_bit(table_experiment: Make, tmp_path: Path) -> None:
     here = fedse.run(tenfold(table_experiment), tmp_path / "here")
     there = fedse.run(tenfold(table_experiment, engine="flower"), tmp_path / "there")

@@ -16,12 +16,7 @@ from fedse.experiment import Experiment
 
 pytest.importorskip("flwr")
 pytest.importorskip("ray")
-
-
-@pytest.fixture(autouse=True)
-def ray_is_not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray's workers give way to all other processes, and beside other tests they would take four times as long."""
-    monkeypatch.setenv("RAY_worker_niceness", "0")
+pytestmark = pytest.mark.usefixtures("ray_is_not_nice")
 
 
 @pytest.mark.timeout(600)

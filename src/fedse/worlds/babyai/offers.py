@@ -109,6 +109,7 @@ def original_walks(room: Room, sight: Sight) -> Walks:
         place for _, _, place, content in sight if content == WALL or (content >= 0 and not room.is_door(content))
     }
     columns, rows = _window(room)
+    open_places = {row * stride + column for row in rows for column in columns} - barred
     start = room.at * 4 + room.facing
     came: dict[int, tuple[int, int]] = {start: (start, -1)}
     facing: dict[int, int] = {}
@@ -117,20 +118,23 @@ def original_walks(room: Room, sight: Sight) -> Walks:
     queue = deque([start])
     while queue:
         pose = queue.popleft()
-        done.add(pose)
         place, way = pose >> 2, pose & 3
         ahead = place + ways[way]
-        facing.setdefault(ahead, pose)
-        standing.setdefault(place, pose)
+        if pose not in done:
+            done.add(pose)
+            facing.setdefault(ahead, pose)
+            standing.setdefault(place, pose)
         forward = ahead * 4 + way
-        if ahead not in barred and ahead % stride in columns and ahead // stride in rows and forward not in done:
+        if ahead in open_places and forward not in done:
             came[forward] = (pose, FORWARD)
             queue.append(forward)
-        for turned, action in ((way - 1) % 4, LEFT), ((way + 1) % 4, RIGHT):
-            other = place * 4 + turned
-            if other not in done:
-                came[other] = (pose, action)
-                queue.append(other)
+        left, right = pose - way + (way - 1) % 4, pose - way + (way + 1) % 4
+        if left not in done:
+            came[left] = (pose, LEFT)
+            queue.append(left)
+        if right not in done:
+            came[right] = (pose, RIGHT)
+            queue.append(right)
     return facing, standing, came
 
 

@@ -1,0 +1,243 @@
+"""The speed tables of docs/performance.md in one go, with the usual tools in the same run.
+
+python benchmarks/speed.py gpu            one NVIDIA GPU; `fedse models pull smollm2` first
+python benchmarks/speed.py cpu            one thread
+python benchmarks/speed.py gpu --static   also beside `generate` with a static cache, which takes minutes to compile
+python benchmarks/speed.py cpu --out speed_cpu
+
+Nothing is measured here: the other benchmarks and `fedse profile` run one after the other, each in a process of its own,
+and their numbers become Markdown. `--out` keeps these numbers, a JSON file for each. One that fails is named, and the
+others go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PROCESSES = 8
+"""Worker processes of the paper's protocol on a machine with a GPU."""
+PLAYING = ("world", "text", "prefill", "decode", "transfer")
+"""Spans of a profile in which episodes are played."""
+
+Rows = Iterator[Sequence[object]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One benchmark, and the tables that are made of its numbers: a heading and rows, the names of columns first."""
+
+    name: str
+    command: Sequence[str]
+    tables: Sequence[tuple[str, Callable[[Any], Rows]]]
+    writes: str = ""
+    """Its option for a JSON file; without one the last thing that it prints is JSON."""
+
+
+def gpu(static: bool) -> list[Part]:
+    rollouts = ("rollouts_gpu.py", "--model", "smollm2", "--slots", "256", "--episodes", "256")
+    learning = ("learning.py", "--model", "smollm2-shape")
+    several = ("--clients", "5", "--trajectories", "200", "--shortest", "200", "--tokens", "620", "--opening", "120")
+    ways = ("--ways", "generate", *(["static"] if static else []))
+    return [
+        Part("rollouts", (*rollouts, *ways), [("Playing", played_on_gpu), ("Drawing alone", drawn)], "--out"),
+        Part(
+            "learning",
+            (*learning, "--trajectories", "128", "--tokens", "2048", "--batch", "32"),
+            [("Learning", learned)],
+            "--output",
+        ),
+        Part(
+            "together",
+            (*learning, *several, "--batch", "8", "--ways", "packed", "together"),
+            [("Several adapters at once", learned)],
+            "--output",
+        ),
+        Part(
+            "profile",
+            profile("recipes/smollm2.yaml", "3", "--overlap", "--set", f"engine.processes={PROCESSES}"),
+            [("The paper's protocol", rounds)],
+            "--output",
+        ),
+    ]
+
+
+def cpu(_: bool) -> list[Part]:
+    return [
+        Part("rollouts", ("rollouts_cpu.py", "--episodes", "64", "--threads", "1"), [("Playing", played_on_cpu)]),
+        Part(
+            "learning",
+            ("learning.py", "--model", "nano", "--recipe", "recipes/nano.yaml", "--threads", "1"),
+            [("Learning", learned)],
+            "--output",
+        ),
+        Part("worlds", ("worlds.py",), [("Worlds", stepped)]),
+        Part("host", ("host.py",), [("The host's share", of_the_host)]),
+        Part(
+            "profile",
+            profile("src/fedse/cli/demo.yaml", "2", "--set", "model.threads=1"),
+            [("The demo", rounds)],
+            "--output",
+        ),
+    ]
+
+
+def profile(file: str, count: str, *further: str) -> Sequence[str]:
+    return ("-m", "fedse", "profile", file, "--rounds", count, "--set", "evaluation.test_tasks=0", *further)
+
+
+def played_on_gpu(found: Any) -> Rows:
+    yield "", "episodes/s", "tokens drawn/s", "memory (GiB)", "policy: times as fast"
+    names = {"generate": "`generate`, one batch", "static": "`generate`, static cache, compiled", "policy": "policy"}
+    for way in filter(found.__contains__, names):
+        one, fastest = found[way], found["policy"]["episodes_per_second"]
+        times = round(fastest / one["episodes_per_second"], 1)
+        yield names[way], one["episodes_per_second"], one["decoded_per_second"], one["peak_gib"], times
+
+
+def drawn(found: Any) -> Rows:
+    yield "slots", "context", "tokens/s", "limit of the memory", "share", "a step (ms)"
+    for name, one in found.items():
+        if name.startswith("decoding_"):
+            yield (
+                one["slots"],
+                one["context"],
+                one["decoded_per_second"],
+                one["limit_of_memory_per_second"],
+                f"{one['share_of_limit']:.0%}",
+                one["milliseconds_per_step"],
+            )
+
+
+def learned(found: Any) -> Rows:
+    yield "", "seconds", "CPU seconds", "tokens/s", "of the matrix rate", "memory (GiB)", "the first time (s)"
+    names = {
+        "trainer": "peft with the Hugging Face Trainer",
+        "padded": "fedse, padded",
+        "packed": "fedse",
+        "together": "fedse, all clients at once",
+    }
+    for way, one in found["ways"].items():
+        seconds = f"{one['seconds']} ({one['spread'][0]} to {one['spread'][1]})"
+        yield (
+            names[way],
+            seconds,
+            one["cpu_seconds"],
+            one["tokens_per_second"],
+            f"{one['share_of_matrix_rate']:.1%}",
+            found["reserved_gib"].get(way, ""),
+            one["first_seconds"],
+        )
+
+
+def rounds(found: Any) -> Rows:
+    yield (
+        "",
+        "seconds",
+        "of them playing",
+        "tokens drawn/s while playing",
+        "recording",
+        "worlds",
+        "text",
+        "disk",
+        "episodes",
+    )
+    for one in found["stretches"]:
+        spans, counts = one["spans"], one.get("counts", {})
+        playing = sum(spans.get(name, 0.0) for name in PLAYING)
+        drawn_tokens = counts.get("decoded", 0)
+        yield (
+            one["name"],
+            round(one["seconds"], 1),
+            round(playing, 1),
+            round(drawn_tokens / playing) if drawn_tokens else "",
+            *(round(spans.get(name, 0.0), 2) for name in ("recording", "world", "text", "disk")),
+            counts.get("episodes", 0),
+        )
+
+
+def played_on_cpu(found: Any) -> Rows:
+    ways = {"naive": "`generate` each turn", "transformers": "policy through transformers", "fast": "policy"}
+    yield "turns/s", *ways.values(), "times `generate`", "times transformers", "same actions as `generate`"
+    for world, one in found["worlds"].items():
+        speeds = [one["turns_per_second"][way] for way in ways]
+        same = f"{one['same_actions']['naive']} of {one['episodes']['naive']}"
+        yield world, *speeds, one["fast_times_naive"], one["fast_times_transformers"], same
+
+
+def stepped(found: Any) -> Rows:
+    yield "steps/s", "clean", "original", "wrapper in AgentGym (another machine)"
+    for world, speeds in found["steps_per_second"].items():
+        yield world, speeds["clean"], speeds["original"], found["original_wrappers"][world]
+
+
+def of_the_host(found: Any) -> Rows:
+    settings = {name: one["seconds_for_1000_turns"] for name, one in found.items() if name != "machine"}
+    yield "CPU seconds for 1,000 turns", *settings
+    for span in next(iter(settings.values())):
+        yield span, *(one[span] for one in settings.values())
+    yield "all", *(found[name]["all"] for name in settings)
+
+
+def measured(part: Part, folder: Path, surroundings: dict[str, str]) -> Any:
+    """The numbers of a benchmark; None if it failed, which is told."""
+    path = folder / f"{part.name}.json"
+    program = part.command if part.command[0].startswith("-") else (f"benchmarks/{part.command[0]}", *part.command[1:])
+    command = [sys.executable, *program, *([part.writes, str(path)] if part.writes else [])]
+    print(f"$ python {' '.join(command[1:])}", file=sys.stderr, flush=True)
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, **surroundings})
+    if done.returncode:
+        print(f"{part.name} failed with code {done.returncode}; its output:\n{done.stdout}", file=sys.stderr)
+        return None
+    if not part.writes:
+        path.write_text(done.stdout[done.stdout.rindex("\n{") + 1 if "\n{" in done.stdout else 0 :])
+    return json.loads(path.read_text())
+
+
+def markdown(rows: Rows) -> str:
+    head, *others = ([_shown(value) for value in row] for row in rows)
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *others]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("where", choices=["gpu", "cpu"])
+    options.add_argument("--static", action="store_true", help="on a GPU, measure the static cache too")
+    options.add_argument("--only", nargs="+", help="names of the benchmarks to run")
+    options.add_argument("--out", type=Path, help="a folder for the numbers")
+    given = options.parse_args()
+    parts = [
+        part for part in {"gpu": gpu, "cpu": cpu}[given.where](given.static) if part.name in (given.only or [part.name])
+    ]
+    surroundings = {"OMP_NUM_THREADS": "1"} if given.where == "cpu" else {}
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    print(f"Commit {commit.stdout.strip() or 'not known'}, {platform.machine()}, {os.cpu_count()} cores.")
+    failed = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = (given.out or Path(temporary)).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in parts:
+            found = measured(part, folder, surroundings)
+            failed += found is None
+            for heading, table in part.tables if found is not None else ():
+                print(f"\n### {heading}\n\n{markdown(table(found))}", flush=True)
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""`benchmarks/speed.py` makes the tables of docs/performance.md from what the benchmarks wrote."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def speed() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("speed_tables", ROOT / "benchmarks/speed.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def table(speed: ModuleType, make: str, result: str) -> list[list[str]]:
+    found: Any = json.loads((ROOT / f"docs/results/{result}.json").read_text())
+    lines = speed.markdown(getattr(speed, make)(found)).splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("make", "result", "row"),
+    [
+        (
+            "played_on_gpu",
+            "rollouts_static_gpu",
+            ["`generate`, static cache, compiled", "34.68", "7,003", "9.2", "7.0"],
+        ),
+        ("drawn", "rollouts_gpu", ["256", "300", "121,456", "524,290", "23%", "2.11"]),
+        ("learned", "learning_gpu", ["fedse", "0.692 (0.692 to 0.696)", "1.647", "282,939", "22.6%", "11.04", "2.387"]),
+        ("learned", "learning_together_gpu", ["fedse, all clients at once", "1.776 (1.759 to 1.779)", "1.776"]),
+        # 397,016 tokens in 17.01 s of worlds, text, prefilling, drawing and transfer.
+        ("rounds", "profile_gpu", ["round 1", "32.6", "17.0", "23,336", "12.03", "9.6", "1.61", "0.9", "760"]),
+    ],
+)
+def test_a_stored_result_becomes_a_row(speed: ModuleType, make: str, result: str, row: list[str]) -> None:
+    head, line, *rows = table(speed, make, result)
+    assert all(len(other) == len(head) == len(line) for other in rows)
+    assert row in [found[: len(row)] for found in rows]
+
+
+def test_every_command_is_there(speed: ModuleType) -> None:
+    for part in (*speed.gpu(True), *speed.cpu(False)):
+        program = part.command[0]
+        assert program == "-m" or (ROOT / "benchmarks" / program).is_file()
+        for file in [word for word in part.command if word.endswith(".yaml")]:
+            assert (ROOT / file).is_file()
+
+
+def test_a_benchmark_that_fails_is_named_and_the_others_go_on(
+    speed: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works = speed.Part(
+        "works", ("-c", 'print("busy"); print(\'{"a": 2}\')'), [("Found", lambda found: [["a"], [found["a"]]])]
+    )
+    fails = speed.Part("fails", ("-c", "print('half'); raise SystemExit(3)"), [("Never", lambda found: [])])
+    monkeypatch.setattr(speed, "cpu", lambda _: [fails, works])
+    monkeypatch.setattr(sys, "argv", ["speed.py", "cpu", "--out", str(tmp_path)])
+    assert speed.main() == 1
+    told = capsys.readouterr()
+    assert "### Found\n\n| a |\n| --- |\n| 2 |" in told.out and "Never" not in told.out
+    assert "fails failed with code 3; its output:\nhalf" in told.err
+    assert json.loads((tmp_path / "works.json").read_text()) == {"a": 2}
