@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import fedse
 from fedse.adapters.files import read_adapter
+from fedse.cli import app
 from fedse.clients.notebook import Notebook
 from fedse.experiment import Experiment, prepare
 from fedse.runs.folder import RunFolder
@@ -24,6 +26,12 @@ Make = Callable[..., Experiment]
 def merge(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "fedse", "merge", *map(str, arguments)]
     return subprocess.run(line, capture_output=True, text=True, cwd=folder, timeout=120)
+
+
+def refused(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["merge", *arguments])
+    assert done.exit_code == 2, done.output
+    return " ".join(done.output.split())
 
 
 @pytest.fixture
@@ -99,8 +107,11 @@ def shelf(make: Make, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_cannot_be_merged_is_refused_in_a_sentence_and_nothing_is_written(shelf: Path) -> None:
+def test_what_cannot_be_merged_is_refused_in_a_sentence_and_nothing_is_written(
+    shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = contents(shelf)
+    monkeypatch.chdir(shelf)
     for arguments, sentence in [
         (("alone", "larger"), "alone and larger have different models (model.rows): only adapters of one model"),
         (("alone", "larger/rounds/0001/adapter"), "in the shape"),
@@ -120,8 +131,7 @@ def test_what_cannot_be_merged_is_refused_in_a_sentence_and_nothing_is_written(s
         (("alone", "--test"), "asks for no test"),
         (("alone", "--json", "alone/manifest.json"), "alone/manifest.json exists already"),
     ]:
-        done = merge(*arguments, "-o", "merged", folder=shelf)
-        assert done.returncode == 2 and sentence in done.stderr and done.stderr.startswith("fedse: "), done.stderr
-    done = merge("alone", "-o", "adapter", folder=shelf)
-    assert done.returncode == 2 and "adapter exists already" in done.stderr
+        assert sentence in refused(*arguments, "-o", "merged"), arguments
     assert contents(shelf) == before
+    done = merge("alone", "-o", "adapter", folder=shelf)
+    assert done.returncode == 2 and done.stderr.startswith("fedse: adapter exists already")
