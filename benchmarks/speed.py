@@ -77,7 +77,17 @@ def cpu(_: bool) -> list[Part]:
         Part("rollouts", ("rollouts_cpu.py", "--episodes", "64", "--threads", "1"), [("Playing", played_on_cpu)]),
         Part(
             "learning",
-            ("learning.py", "--model", "nano", "--recipe", "recipes/nano.yaml", "--threads", "1"),
+            (
+                "learning.py",
+                "--model",
+                "nano",
+                "--recipe",
+                "recipes/nano.yaml",
+                "--trajectories",
+                "32",
+                "--threads",
+                "1",
+            ),
             [("Learning", learned)],
             "--output",
         ),
