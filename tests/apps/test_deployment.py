@@ -202,6 +202,7 @@ def test_without_tls_and_keys_sites_say_who_they_are(tmp_path: Path, monkeypatch
         assert "WARNING: this hub is INSECURE" in d.log("hub") and "WARNING: this site is INSECURE" in d.log("east")
 
 
+@pytest.mark.torture
 def test_keys_are_revoked_and_replaced_and_certificates_renewed_while_the_hub_is_open(tmp_path: Path) -> None:
     content = options()
     content.update(clients={"east": content["clients"]["east"]})

@@ -82,6 +82,7 @@ def test_a_run_with_more_rounds_is_another_method(runs: Path) -> None:
     assert [entry["label"] for entry in printed["methods"]] == ["fed_se", "fed_se, rounds=3"]
 
 
+@pytest.mark.torture
 def test_runs_that_are_rounded_differently_are_one_method_unless_that_is_asked(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     for name, seed, slots in (("few-s0", 0, 2), ("more-s1", 1, 3), ("more-s0", 0, 3)):

@@ -76,8 +76,15 @@ def test_on_its_first_day_the_adapter_is_measured_before_it_learns(make: Make, t
     assert rows(result.validation, "later") and rows(result.test, "later"), "evaluations ask everybody"
 
 
-@pytest.mark.parametrize("word", ["fed_se", "local_se"])
-@pytest.mark.parametrize("last", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("word", "last"),
+    [
+        ("fed_se", 1),
+        ("local_se", 2),
+        *(pytest.param(*case, marks=pytest.mark.torture) for case in (("fed_se", 2), ("fed_se", 3), ("local_se", 1))),
+        pytest.param("local_se", 3, marks=pytest.mark.torture),
+    ],
+)
 def test_a_run_goes_on_before_and_after_somebody_joined(word: str, last: int, make: Make, tmp_path: Path) -> None:
     whole = fedse.run(make(method=word), tmp_path / "whole")
     broken = fedse.run(make(method=word, rounds=max(3, last)), tmp_path / "broken")

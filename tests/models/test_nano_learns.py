@@ -89,7 +89,7 @@ def test_it_gains_and_no_opening_of_its_replies_does_the_same(
         assert forced - before <= gained / 4, opening
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_its_likeliest_decisions_become_better(probes: Any, subject: Any) -> None:
     before, after = probes.decisions(subject, 2 * TASKS).values()
     assert probes.mean(after) - probes.mean(before) > 0.15

@@ -207,7 +207,7 @@ def restricted(experiment: Experiment, **changes: Any) -> Experiment:
     return Experiment(**{**content, **changes})
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_a_stopped_run_goes_on_to_the_same_adapter_and_says_that_actions_were_restricted(
     tiny_experiment: Experiment, tmp_path: Path
 ) -> None:
