@@ -46,6 +46,9 @@ def test_the_contributing_guides_experiment_runs(contributed: Path) -> None:
     kept = read_file(contributed / "runs/mine/clients/here/buffer.sqlite")
     found = [item for item in kept if item.round > 0]
     assert found and all(item.rewards == {"short": item.score / len(item.steps)} for item in found)
+    assert len(list((contributed / "runs/mine/clients/here/private").glob("*.safetensors"))) == 3, (
+        "the mix keeps its own"
+    )
 
 
 def test_the_reference_is_what_fedse_reference_prints() -> None:
