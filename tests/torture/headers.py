@@ -10,6 +10,7 @@ import io
 import json
 import math
 import random
+from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -142,7 +143,7 @@ def _change(value: Any, chance: random.Random) -> None:
         elif how == 2 and isinstance(value, list):
             value.extend([value[key]] * chance.choice([1, 300]))
         else:
-            value[key] = chance.choice(ODD)
+            value[key] = deepcopy(chance.choice(ODD))
         return
 
 

@@ -7,6 +7,7 @@ import random
 import shutil
 import sqlite3
 from collections.abc import Callable
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -182,6 +183,6 @@ def _odd_value(path: Path, chance: random.Random) -> None:
     if chance.random() < 0.2:
         del holder[key]
     else:
-        holder[key] = chance.choice(ODD)
+        holder[key] = deepcopy(chance.choice(ODD))
     lines[number] = json.dumps(content)
     path.write_text("\n".join(lines) + "\n")

@@ -10,6 +10,7 @@ import json
 import math
 import random
 import shutil
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -147,13 +148,13 @@ def _change(chance: random.Random, header: dict[str, Any]) -> None:
             place = place[key]
             continue
         if isinstance(place, dict) and chance.random() < 0.15:
-            place[chance.choice(["", "more", "round", "x" * 300])] = chance.choice(ODD)
+            place[chance.choice(["", "more", "round", "x" * 300])] = deepcopy(chance.choice(ODD))
         elif chance.random() < 0.15:
             del place[key]
         elif key == "round" and chance.random() < 0.5:
             place[key] = chance.randrange(-2, 9)
         else:
-            place[key] = chance.choice(ODD)
+            place[key] = deepcopy(chance.choice(ODD))
         return
 
 
