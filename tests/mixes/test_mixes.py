@@ -18,6 +18,7 @@ from fedse.adapters.files import read_adapter
 from fedse.cli import app
 from fedse.errors import BadInput
 from fedse.experiment import Experiment, open_run
+from fedse.federation.transfer import BEGINNING, SHARED, transfer
 from fedse.mixes.blend import Blend
 from fedse.mixes.fedalt import FedAlt
 from fedse.mixes.feddpa import FedDpa
@@ -154,6 +155,26 @@ def test_with_fedalt_the_broadcast_adapter_is_the_mean_of_what_clients_keep(
         assert np.array_equal(exported.tensors[name], tensor)
         beside = exported.tensors[name.replace(".weight", ".residual.weight")]
         np.testing.assert_allclose(beside, own[1][name], atol=1e-5)
+
+
+def test_the_beginning_is_tried_everywhere_without_what_clients_learned_later(
+    factored: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    result = fedse.run(factored(mix={"name": "personal", "rank": 2}), tmp_path)
+    with open_run(result.folder) as federation:
+        rows = transfer(federation.server, federation.clients, "validation")["rows"]
+        first = federation.server.evaluate(0, "validation")
+    assert rows[BEGINNING]["macro"] == first["macro"] < result.validation["macro"] - 0.3
+    assert rows[SHARED]["macro"] == result.validation["macro"]
+
+
+@pytest.mark.parametrize("mix", MIXES.values(), ids=MIXES)
+def test_a_mixture_of_a_clients_own_is_not_tried_elsewhere(
+    factored: Callable[..., Experiment], tmp_path: Path, mix: dict[str, Any]
+) -> None:
+    result = fedse.run(factored(mix=mix, rounds=1), tmp_path)
+    done = CliRunner().invoke(app, ["transfer", str(result.folder)])
+    assert done.exit_code == 2 and "transfer needs `mix: broadcast`" in " ".join(done.output.split()), done.output
 
 
 def test_two_lessons_a_round_count_both_their_steps(factored: Callable[..., Experiment], tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def transfer(
     from fedse.experiment import load_experiment, open_run
     from fedse.federation.transfer import BEGINNING, SHARED
     from fedse.federation.transfer import transfer as measure
+    from fedse.plugins import capability
     from fedse.runs.folder import RunFolder
 
     experiment = load_experiment(RunFolder.existing(run).path / "experiment.yaml")
@@ -45,6 +46,11 @@ def transfer(
         raise BadInput(
             f"the clients of {run} work in other processes (`engine: {experiment.engine.name}`): transfer needs them in "
             "one, `engine: local`."
+        )
+    if capability(experiment.mix, "own_mixture"):
+        raise BadInput(
+            f"with `mix: {experiment.mix.name}` each client of {run} plays with a mixture that no other client has, so no "
+            "adapter can be played everywhere: transfer needs `mix: broadcast` or `mix: personal`."
         )
     federation = open_run(run)
     chosen = _split(split, experiment)

@@ -39,26 +39,27 @@ def transfer(
     found: dict[str, Any] = strict_json.read_object(path) if path.exists() else {}
     if found.get("adapter") != server.run.digest_of(number) or not isinstance(found.get("rows"), dict):
         found = {"round": number, "split": split, "adapter": server.run.digest_of(number), "rows": {}}
-    for name, make in _adapters(server, clients, number):
+    for name, behind, make in _adapters(server, clients, number):
         if name in found["rows"]:
             continue
         tell(name)
         adapter = make()
         if adapter is not None:
-            found["rows"][name] = _everywhere(server.engine, clients, adapter, number, split, name)
+            found["rows"][name] = _everywhere(server.engine, clients, Sent(adapter, behind), number, split, name)
             atomic.write_text(path, json.dumps(found, indent=2) + "\n")
     return found
 
 
 def _adapters(
     server: Server, clients: Sequence[Client], number: int
-) -> Iterator[tuple[str, Callable[[], Adapter | None]]]:
-    yield BEGINNING, lambda: server.load(0).adapter
+) -> Iterator[tuple[str, int, Callable[[], Adapter | None]]]:
+    """Each with its name and the rounds behind it, by which a client knows what it kept then."""
+    yield BEGINNING, 0, lambda: server.load(0).adapter
     if all(client.adapters.own is None for client in clients):
-        yield SHARED, lambda: server.load(number).adapter
+        yield SHARED, number, lambda: server.load(number).adapter
     for client in clients:
         if client.site.learns:
-            yield client.name, partial(own_adapter, server, client, number)
+            yield client.name, number, partial(own_adapter, server, client, number)
 
 
 def own_adapter(server: Server, client: Client, number: int) -> Adapter | None:
@@ -78,13 +79,14 @@ def own_adapter(server: Server, client: Client, number: int) -> Adapter | None:
 
 
 def _everywhere(
-    engine: Engine, clients: Sequence[Client], adapter: Adapter, number: int, split: Split, title: str
+    engine: Engine, clients: Sequence[Client], sent: Sent, number: int, split: Split, title: str
 ) -> Mapping[str, Any]:
     """Play one adapter at all clients, with logs apart from those of the run."""
+    adapter = sent.adapter
     task = RoundTask(number, "evaluate", pack(adapter), adapter.layout, adapter.config, split)
     together: dict[str, tuple[Adapter, list[Client]]] = {}
     for client in sorted(clients, key=lambda client: client.name):
-        completed = client.adapters.completed(Sent(adapter, number))
+        completed = client.adapters.completed(sent)
         together.setdefault(completed.digest(), (completed, []))[1].append(client)
     found: dict[str, Sequence[WorldScore]] = {}
     for completed, players in together.values():

@@ -32,6 +32,7 @@ class Blend(Broadcast):
 
     Options = BlendOptions
     needs_others = True
+    own_mixture = True
 
     def __init__(self, client: str, seed: int, share: float | Ramp = 0.5) -> None:
         super().__init__(client, seed)

@@ -35,6 +35,7 @@ class FedAlt(Broadcast):
 
     Options = FedAltOptions
     needs_others = True
+    own_mixture = True
     needs_plain_mean = True
     needs_lora = True
 

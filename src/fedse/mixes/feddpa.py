@@ -32,6 +32,7 @@ class FedDpa(Personal):
     """A private adapter that is trained on top of the shared one; the shared one is trained as if there were none."""
 
     Options = FedDpaOptions
+    own_mixture = True
 
     def __init__(self, client: str, seed: int, rank: int = 8, weight: float = 0.5) -> None:
         super().__init__(client, seed, rank)
