@@ -27,6 +27,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import fedse
+from fedse.events import Event, RoundFinished, RoundStarted, RunStarted
 from fedse.experiment import Experiment
 from fedse.runs.folder import RunFolder
 
@@ -65,13 +66,12 @@ class Costs:
         self.seconds: list[float] = []
         self._began = 0.0
 
-    def record(self, event: str, **fields: Any) -> None:
-        del fields
-        if event == "run_started":
+    def record(self, event: Event) -> None:
+        if isinstance(event, RunStarted):
             self.before = largest_memory()
-        elif event == "round_started":
+        elif isinstance(event, RoundStarted):
             self._began = time.process_time()
-        elif event == "round_finished":
+        elif isinstance(event, RoundFinished):
             self.after.append(largest_memory())
             self.seconds.append(time.process_time() - self._began)
 

@@ -43,6 +43,8 @@ def test_the_contributing_guides_experiment_runs(contributed: Path) -> None:
     report = json.loads((contributed / "runs/mine/rounds/0003/report.json").read_text())
     (probed,) = report["clients"]["here"]["probes"]["OnTrainingTasks"]
     assert probed["episodes"] == 10 and probed["split"] == "train"
+    told = (contributed / "runs/mine/telling.txt").read_text().splitlines()
+    assert [line.split(" in ")[0] for line in told if "round" in line] == [f"round {n}: 2 updates" for n in (1, 2, 3)]
     kept = read_file(contributed / "runs/mine/clients/here/buffer.sqlite")
     found = [item for item in kept if item.round > 0]
     assert found and all(item.rewards == {"short": item.score / len(item.steps)} for item in found)

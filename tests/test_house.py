@@ -12,21 +12,21 @@ from pathlib import Path
 import pytest
 
 from fedse import protocols
-from fedse.plugins import KNOWN
+from fedse.shipped import KNOWN
 
 SOURCE = Path(__file__).parents[1] / "src" / "fedse"
 
 # A module sees only the lines above its own, and its own room.
 LAYERS = [
-    {"__init__", "types", "errors", "seeds", "stopwatch", "visible"},
-    {"protocols", "promises", "schedules", "atomic", "strict_json", "strict_yaml", "database"},
+    {"__init__", "types", "events", "conversation", "errors", "seeds", "stopwatch", "visible"},
+    {"protocols", "shipped", "promises", "schedules", "atomic", "strict_json", "strict_yaml", "database"},
     {"plugins"},
     {"adapters"},
     {"worlds", "models", "experience", "runs", "privacy"},
     {"policies", "rollouts", "learners", "aggregators"},
     {"evaluation"},
     {"clients"},
-    {"curricula", "judges", "mixes", "probes"},
+    {"curricula", "judges", "mixes", "probes", "trackers"},
     {"federation"},
     {"engines"},
     {"experiment_file", "methods", "parts"},

@@ -17,12 +17,14 @@ from fedse import protocols
 from fedse.curricula.uniform import Uniform
 from fedse.engines.local import LocalEngine
 from fedse.errors import BadInput, RunConflict, UnknownName
+from fedse.events import Event, RoundStarted, Warned
 from fedse.experiment import Experiment, stored_experiment
 from fedse.experiment_options import ClientOptions
-from fedse.plugins import KNOWN, Part, PartOf, duties, known, resolve
+from fedse.plugins import Part, PartOf, duties, known, resolve
 from fedse.probes.evaluation import Evaluation
 from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers
+from fedse.shipped import KNOWN
 from fedse.worlds.maze import Maze
 
 Make = Callable[..., Experiment]
@@ -197,25 +199,25 @@ def test_a_changed_world_does_not_return_the_old_runs_results(
 
 
 class Failing:
-    def record(self, event: str, **fields: Any) -> None:
+    def record(self, event: Event) -> None:
         raise OSError("the terminal is gone")
 
 
 class Listening:
     def __init__(self) -> None:
-        self.heard: list[tuple[str, dict[str, Any]]] = []
+        self.heard: list[Event] = []
 
-    def record(self, event: str, **fields: Any) -> None:
-        self.heard.append((event, fields))
+    def record(self, event: Event) -> None:
+        self.heard.append(event)
 
 
 def test_a_tracker_that_fails_is_dropped_and_the_others_hear_of_it() -> None:
     listening = Listening()
     trackers = Trackers([Failing(), Failing(), listening])
-    trackers.record("round_started", round=1)
-    trackers.record("round_started", round=2)
-    assert [event for event, _ in listening.heard] == ["round_started", "warning", "warning", "round_started"]
-    warnings = [fields["message"] for event, fields in listening.heard if event == "warning"]
+    trackers.record(RoundStarted(round=1))
+    trackers.record(RoundStarted(round=2))
+    assert [event.name for event in listening.heard] == ["round_started", "warning", "warning", "round_started"]
+    warnings = [event.message for event in listening.heard if isinstance(event, Warned)]
     assert len(warnings) == 2 and warnings[0] == warnings[1], "two of them failed, and the run goes on"
     said = warnings[0]
     assert said == (

@@ -19,6 +19,7 @@ from fedse.clients.site import Origin, Place, Site
 from fedse.engines.local import LocalEngine
 from fedse.errors import BadInput, RunConflict, Stopped
 from fedse.evaluation.plot import draw_run
+from fedse.events import MadeWith, Warned
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
 from fedse.experiment_file import differences
@@ -43,8 +44,10 @@ from fedse.resuming import (
 )
 from fedse.rollouts.player import check_actions
 from fedse.rollouts.stepping import MakeWorld
-from fedse.runs import made_with
-from fedse.runs.folder import EventLog, RunFolder
+from fedse.runs import event_log, made_with
+from fedse.runs.event_log import EventLog
+from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
 from fedse.runs.trackers import Trackers
 from fedse.types import Adapter, Split
 
@@ -177,8 +180,9 @@ class Federation:
         return RunResult(self.run.path, state.adapter, results["validation"], results.get("test"), picture)
 
     def close(self) -> None:
-        if isinstance(self.engine, Closes):
-            self.engine.close()
+        for part in (self.engine, self.server.tracker):
+            if isinstance(part, Closes):
+                part.close()
 
     def __enter__(self) -> Federation:
         return self
@@ -251,12 +255,16 @@ def beginning(experiment: Experiment, parts: Parts | None) -> Adapter:
 
 
 def _tracker(run: RunFolder, trackers: Iterable[Tracker], parts: Parts | None) -> Tracker:
-    tracker = Trackers([EventLog(run.path / "events.jsonl", time.time), *trackers])
+    tracker = Trackers([EventLog(run.path / event_log.NAME, time.time), *trackers])
     elsewhere = {"sites": "on other machines"} if parts is None else {}
     # Observing a run may never end it, whatever a model of somebody's own says of itself.
     with suppress(Exception):
-        tracker.record(made_with.EVENT, **made_with.describe(parts.model if parts else None), **elsewhere)
+        tracker.record(MadeWith(details={**made_with.describe(parts.model if parts else None), **elsewhere}))
     return tracker
+
+
+def _chosen_trackers(experiment: Experiment, run: Path) -> list[Tracker]:
+    return [build("tracker", part, run) for part in experiment.trackers]
 
 
 def one_site(experiment: Experiment, folder: Path, name: str) -> Engine:
@@ -322,7 +330,7 @@ def _prepared(
     if reason := conflict(path, experiment):
         raise RunConflict(reason)
     parts = None if make_engine else build_parts(experiment)
-    warnings: list[Mapping[str, Any]] = []
+    warnings: list[Warned] = []
     start = ""
     if parts is not None and not has_begun(path):
         check_actions(parts.policy, [item for makers in parts.worlds.values() for item in makers.items()])
@@ -334,19 +342,20 @@ def _prepared(
     worlds = {} if parts is None else world_versions(parts)
     check_worlds(path, worlds)
     check_start_adapter(path, experiment.begins_with)
+    told = [*trackers, *_chosen_trackers(experiment, path)]
     # Whether an adapter from outside fits is found out before anything is written.
     first = beginning(experiment, parts) if experiment.begins_with and not has_beginning(path) else None
     folder.begin(experiment.to_yaml(), experiment.digest(), start, worlds)
     warnings += restore(folder)
     if folder.manifest()["experiment"] != experiment.digest():
         folder.replace_experiment(experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, parts, folder, trackers, make_engine, first)
+    federation = assemble(experiment, parts, folder, told, make_engine, first)
     for warning in [*warnings, *_advice(federation)]:
-        federation.server.tracker.record("warning", **warning)
+        federation.server.tracker.record(warning)
     return federation
 
 
-def _advice(federation: Federation) -> Iterator[Mapping[str, Any]]:
+def _advice(federation: Federation) -> Iterator[Warned]:
     """What the aggregator has to say about the number of clients that send something in a round."""
     experiment, aggregator = federation.experiment, federation.server.aggregator
     learning = [
@@ -357,7 +366,7 @@ def _advice(federation: Federation) -> Iterator[Mapping[str, Any]]:
     sending = min(len(learning), len(federation.server.exchange.invited(1)))
     shared = experiment.rounds_to_play > 0 and experiment.sharing == "all"
     if shared and isinstance(aggregator, DependsOnNumbers) and (message := aggregator.advice(sending)):
-        yield {"kind": "aggregator", "message": message}
+        yield Warned(kind="aggregator", message=message)
 
 
 def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Sequence[str] = ()) -> Federation:
@@ -374,16 +383,17 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Seque
         )
     parts = build_parts(experiment)
     check_worlds(folder.path, world_versions(parts))
+    told = [*trackers, *_chosen_trackers(experiment, folder.path)]
     folder.lock()
     try:
         check(folder)
-        return assemble(experiment, parts, folder, trackers)
+        return assemble(experiment, parts, folder, told)
     except BaseException:
         folder.unlock()
         raise
 
 
-def stored_experiment(folder: RunFolder) -> Experiment:
+def stored_experiment(folder: RunView) -> Experiment:
     """What a run was made with, to look at: the classes of its authors' own plug-ins need not be at hand."""
     folder.check_experiment()
     return load_experiment(folder.path / "experiment.yaml", stored=True)

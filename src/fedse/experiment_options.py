@@ -74,10 +74,10 @@ class ClientOptions(PluginOptions):
 class Experiment(PluginOptions):
     """A whole experiment. Where the paper names a value, it is the default."""
 
-    operational: ClassVar[frozenset[str]] = frozenset({"rounds"})
+    operational: ClassVar[frozenset[str]] = frozenset({"rounds", "trackers"})
     server_only: ClassVar[frozenset[str]] = frozenset(
         # A client's worlds are its own business; the switches that a method stands for are agreed on themselves.
-        {"method", "clients", "start_adapter", "checks", "participation", "engine", "limits"}
+        {"method", "clients", "start_adapter", "checks", "participation", "engine", "limits", "trackers"}
     )
 
     name: str = Field(pattern=NAME)
@@ -137,6 +137,8 @@ class Experiment(PluginOptions):
     """How tasks reach the clients."""
     limits: LimitOptions = LimitOptions()
     """When to give up."""
+    trackers: list[Annotated[Part, PartOf("tracker")]] = Field(default_factory=list)
+    """Who is told what happens, beside the terminal and events.jsonl, by name or class."""
 
     @model_validator(mode="before")
     @classmethod
@@ -244,7 +246,11 @@ class Experiment(PluginOptions):
     def plugin_names(self) -> set[str]:
         """Of everything in the experiment that can be chosen."""
         chosen = [value for name in type(self).model_fields if isinstance(value := getattr(self, name), Part)]
-        chosen += [*self.probes, *(part for options in self.clients.values() for part in options.worlds)]
+        chosen += [
+            *self.probes,
+            *self.trackers,
+            *(part for options in self.clients.values() for part in options.worlds),
+        ]
         chosen += [options.start for options in self.clients.values() if options.start is not None]
         return {part.name for part in chosen}
 

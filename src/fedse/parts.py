@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedse.errors import BadInput, FedseError
+from fedse.events import Warned
 from fedse.plugins import Part, build
 from fedse.protocols import CanBeChecked, Model, Policy, Start
 from fedse.rollouts.starts_by_client import StartsByClient
@@ -102,7 +103,7 @@ def make_start(parts: Mapping[str, Part]) -> Start:
     return StartsByClient({client: alike[part.model_dump_json()] for client, part in parts.items()})
 
 
-def check_start(parts: Parts, learning: Collection[str]) -> list[Mapping[str, Any]]:
+def check_start(parts: Parts, learning: Collection[str]) -> list[Warned]:
     """Find out before anything is written whether the buffers of the clients that learn can begin as asked; what to warn of,
     each thing once."""
     if not isinstance(parts.start, CanBeChecked):
@@ -114,4 +115,4 @@ def check_start(parts: Parts, learning: Collection[str]) -> list[Mapping[str, An
         for label, make_world in worlds.items()
         for warning in parts.start.check(client, label, make_world(), parts.model)
     ]
-    return list({warning["message"]: warning for warning in warnings}.values())
+    return list({warning.message: warning for warning in warnings}.values())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from fedse.events import Event, Warned
 from fedse.types import (
     Adapter,
     Ahead,
@@ -32,12 +32,6 @@ from fedse.types import (
     Vector,
     WorldScore,
 )
-
-ACCEPTANCE = "OK."
-"""The agent's fixed answer to the rules. It stands in every conversation and is never learned from."""
-
-ACTION_MARK = re.compile(r"^[ \t]*action[ \t]*:", re.IGNORECASE | re.MULTILINE)
-"""What opens the line of a reply that holds its action."""
 
 
 class World(Protocol):
@@ -166,8 +160,8 @@ class StartsAhead(Protocol):
 class CanBeChecked(Protocol):
     """A start that can be tried before anything is written."""
 
-    def check(self, client: str, label: str, world: Any, model: Model) -> list[Mapping[str, Any]]:
-        """What the user should read, as fields of warnings. Raises `BadInput` if this world could not begin."""
+    def check(self, client: str, label: str, world: Any, model: Model) -> list[Warned]:
+        """What the user should read. Raises `BadInput` if this world could not begin."""
         ...
 
 
@@ -375,7 +369,7 @@ class Engine(Protocol):
 
 @runtime_checkable
 class Closes(Protocol):
-    """An engine that has something to close when the run ends."""
+    """An engine or a tracker that has something to close when the run ends."""
 
     def close(self) -> None: ...
 
@@ -394,6 +388,7 @@ class KnowsWhoIsThere(Protocol):
 
 
 class Tracker(Protocol):
-    """Is told what happens. May never stop a run."""
+    """Is told what happens, in the words of `fedse.events`. Built with the run's folder where an experiment file names it.
+    One that fails is told nothing more, and the run goes on."""
 
-    def record(self, event: str, **fields: Any) -> None: ...
+    def record(self, event: Event) -> None: ...

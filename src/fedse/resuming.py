@@ -11,18 +11,18 @@ from fedse.errors import RunConflict
 from fedse.experiment_file import differences
 from fedse.experiment_options import Experiment, load_experiment
 from fedse.parts import Parts
-from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
 from fedse.worlds.answers import BREAKING
 
 
 def has_beginning(path: Path) -> bool:
     """Whether the run has stored the adapter that its first round begins with."""
-    return (path / "manifest.json").exists() and RunFolder.existing(path).last_round() is not None
+    return (path / "manifest.json").exists() and RunView.existing(path).last_round() is not None
 
 
 def has_begun(path: Path) -> bool:
     """Whether all buffers of the run have what they begin with."""
-    return (path / "manifest.json").exists() and bool(RunFolder.existing(path).last_round())
+    return (path / "manifest.json").exists() and bool(RunView.existing(path).last_round())
 
 
 def conflict(path: Path, experiment: Experiment) -> str:
@@ -30,7 +30,7 @@ def conflict(path: Path, experiment: Experiment) -> str:
     result, go on."""
     if not (path / "manifest.json").exists():
         return ""
-    folder = RunFolder.existing(path)
+    folder = RunView.existing(path)
     stored = load_experiment(folder.path / "experiment.yaml")
     if changed := differences(stored.identity(), experiment.identity()):
         return (
@@ -61,7 +61,7 @@ def world_versions(parts: Parts) -> dict[str, str]:
 def check_worlds(path: Path, worlds: Mapping[str, str]) -> None:
     if not (path / "manifest.json").exists():
         return
-    noted = RunFolder.existing(path).manifest().get("worlds", {})
+    noted = RunView.existing(path).manifest().get("worlds", {})
     for place in sorted(noted.keys() & worlds.keys()):
         if noted[place] != worlds[place]:
             raise RunConflict(
@@ -73,7 +73,7 @@ def check_worlds(path: Path, worlds: Mapping[str, str]) -> None:
 
 def check_start_files(path: Path, start: str) -> None:
     """Some buffers may have begun with what the files held when the run was made; the others must not get something else."""
-    if (path / "manifest.json").exists() and RunFolder.existing(path).manifest().get("start", start) != start:
+    if (path / "manifest.json").exists() and RunView.existing(path).manifest().get("start", start) != start:
         raise RunConflict(
             f"{path} was begun with another content of the file that `start` names, and its first round is not complete: "
             "restore the file, give this experiment another name, or remove the folder."
@@ -84,7 +84,7 @@ def check_start_adapter(path: Path, folder: Path | None) -> None:
     """A run has stored what it began with, and needs the folder no more; one that is there may not hold something else."""
     if folder is None or not has_beginning(path) or not folder.expanduser().exists():
         return
-    if read_adapter(folder.expanduser()).digest() != RunFolder.existing(path).digest_of(0):
+    if read_adapter(folder.expanduser()).digest() != RunView.existing(path).digest_of(0):
         raise RunConflict(
             f"{path} was begun with another adapter than the one that is in {folder} now (`start_adapter`): restore that "
             "folder, give this experiment another name, or remove the run."

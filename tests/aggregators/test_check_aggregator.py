@@ -15,7 +15,8 @@ from fedse.aggregators.check import check_aggregator
 from fedse.aggregators.fedavgm import FedAvgM
 from fedse.aggregators.mean import Mean
 from fedse.aggregators.rule import EQUAL_UPDATES, MEAN_PRODUCT, MIXED_RANKS
-from fedse.plugins import KNOWN, resolve
+from fedse.plugins import resolve
+from fedse.shipped import KNOWN
 from fedse.types import Adapter, ServerState
 
 

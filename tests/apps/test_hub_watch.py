@@ -23,6 +23,7 @@ from fedse.apps.hub_options import HubOptions
 from fedse.apps.sign_of_life import held, hold, sign_of
 from fedse.apps.submitted_run import MOST_LOSSES, Follower, RunLost, SubmittedRun
 from fedse.errors import BadInput
+from fedse.events import RoundFinished
 
 LIVES = """
 import json, os, sys, time
@@ -107,7 +108,8 @@ class Trial(SubmittedRun):
         wait_for(self._outcome.exists, 60, "the process")
         if self.rounds:
             with self.events.open("a") as events:
-                events.write(json.dumps({"event": "round_finished", "time": 0, "round": self.tries}) + "\n")
+                done = RoundFinished(round=self.tries, seconds=1.0, refused={}, contributed=[])
+                events.write(json.dumps({"time": 0, **done.to_json()}) + "\n")
         if self.tries == self.good:
             self._outcome.write_text(json.dumps({"adapter": "abc"}))
         else:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fedse.plugins import KNOWN
+from fedse.shipped import KNOWN
 
 PLUG_IN = Path(__file__).parents[1] / "models"
 NAME = "forged_model:Forged"

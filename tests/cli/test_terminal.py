@@ -16,6 +16,7 @@ import fedse
 from fedse.cli import app
 from fedse.cli.console import VisibleConsole, say
 from fedse.cli.progress import Progress
+from fedse.events import RoundFinished, Waiting, Warned
 from fedse.experiment import Experiment
 from fedse.visible import short, visible
 from fedse.worlds.maze import Maze
@@ -89,11 +90,9 @@ def test_errors_about_a_file_are_tame(tmp_path: Path) -> None:
 def test_progress_at_the_hub_is_tame() -> None:
     page = io.StringIO()
     progress = Progress(VisibleConsole(file=page, width=200), 3)
-    progress.record("warning", message=EVIL)
-    progress.record("waiting", task=EVIL, clients=[EVIL])
-    progress.record(
-        "round_finished", round=1, seconds=1.0, refused={"west": EVIL}, contributed=[], absent={"east": EVIL}
-    )
+    progress.record(Warned(message=EVIL))
+    progress.record(Waiting(task=EVIL, clients=[EVIL]))
+    progress.record(RoundFinished(round=1, seconds=1.0, refused={"west": EVIL}, contributed=[], absent={"east": EVIL}))
     assert page.getvalue().count("aGVsbG8=") >= 4
     assert_tame(page.getvalue())
 

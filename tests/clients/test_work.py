@@ -19,6 +19,7 @@ from fedse.clients.site import Site
 from fedse.curricula.uniform import Uniform
 from fedse.engines import local
 from fedse.errors import BadInput, BufferUnusable
+from fedse.events import EpisodesPlayed, Event
 from fedse.experience.buffer import Buffer, read_file
 from fedse.experience.journal import Journal
 from fedse.experiment import Experiment, Federation, assemble, build_parts
@@ -122,9 +123,8 @@ class Held:
     def __init__(self) -> None:
         self.adapters: set[int] = set()
 
-    def record(self, event: str, **fields: Any) -> None:
-        del fields
-        if event == "episodes_played":
+    def record(self, event: Event) -> None:
+        if isinstance(event, EpisodesPlayed):
             gc.collect()
             self.adapters.add(sum(isinstance(item, Adapter) for item in gc.get_objects()))
 

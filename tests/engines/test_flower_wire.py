@@ -30,6 +30,7 @@ from fedse.engines.flower.wire import (
     to_records,
 )
 from fedse.engines.flower.work import answer_to
+from fedse.events import Event, Warned
 from fedse.federation.expected import Expected, Unexpected
 from fedse.federation.sites import Sites
 from fedse.privacy import names
@@ -161,11 +162,11 @@ class Heard:
     """A tracker that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.warnings: list[dict[str, Any]] = []
+        self.warnings: list[Warned] = []
 
-    def record(self, event: str, **fields: Any) -> None:
-        assert event == "warning"
-        self.warnings.append(fields)
+    def record(self, event: Event) -> None:
+        assert isinstance(event, Warned)
+        self.warnings.append(event)
 
 
 def nobody(*_: Any) -> Any:

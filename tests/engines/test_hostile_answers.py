@@ -16,6 +16,7 @@ from fedse.adapters.rounding import encode
 from fedse.engines.flower.answers import read_answer, read_introduction
 from fedse.engines.flower.grid import GridEngine
 from fedse.engines.flower.wire import FORMAT, Parcel, pack_answer, pack_task
+from fedse.events import Event, Warned
 from fedse.federation.expected import Expected, Unexpected
 from fedse.federation.sites import Sites
 from fedse.types import ClientFailure, ClientUpdate, RoundTask, WorldScore
@@ -262,11 +263,11 @@ def test_who_introduces_itself_without_a_key_says_a_name_and_nothing_else() -> N
 
 class Heard:
     def __init__(self) -> None:
-        self.warnings: list[dict[str, Any]] = []
+        self.warnings: list[Warned] = []
 
-    def record(self, event: str, **fields: Any) -> None:
-        assert event == "warning"
-        self.warnings.append(fields)
+    def record(self, event: Event) -> None:
+        assert isinstance(event, Warned)
+        self.warnings.append(event)
 
 
 class Grid:
@@ -305,8 +306,8 @@ def test_one_hostile_site_is_named_and_the_others_go_on() -> None:
     assert isinstance(answers["a"], ClientUpdate) and isinstance(answers["c"], ClientUpdate)
     assert answers["b"] == ClientFailure("b", "train-0003", "UnreadableAnswer")
     (warning,) = heard.warnings
-    assert (warning["kind"], warning["client"]) == ("unreadable_answer", "b")
-    assert warning["message"].startswith("the answer of site 'b' to train-0003 cannot be used (")
+    assert (warning.kind, warning.details["client"]) == ("unreadable_answer", "b")
+    assert warning.message.startswith("the answer of site 'b' to train-0003 cannot be used (")
     assert SENTENCE not in str(warning)
 
 

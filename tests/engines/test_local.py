@@ -14,6 +14,7 @@ import pytest
 import fedse
 from fedse.adapters.packing import pack
 from fedse.engines import local
+from fedse.events import Event, RoundFinished
 from fedse.experiment import Experiment, assemble, build_parts
 from fedse.probes.evaluation import evaluation_of
 from fedse.rollouts import demonstrations
@@ -189,9 +190,8 @@ class Counter:
     def __init__(self) -> None:
         self.held: list[dict[str, int]] = []
 
-    def record(self, event: str, **fields: Any) -> None:
-        del fields
-        if event == "round_finished":
+    def record(self, event: Event) -> None:
+        if isinstance(event, RoundFinished):
             gc.collect()
             kinds = {"worlds": World, "trajectories": Trajectory, "connections": sqlite3.Connection}
             things = gc.get_objects()

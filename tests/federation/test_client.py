@@ -11,6 +11,7 @@ import pytest
 import fedse
 from fedse.clients.client import Client
 from fedse.errors import BadInput, NothingTrained, RunConflict
+from fedse.events import Event
 from fedse.experience.buffer import read_file
 from fedse.experiment import Experiment, assemble, build_parts
 from fedse.runs.folder import RunFolder
@@ -154,7 +155,7 @@ def test_a_world_too_long_for_the_model_is_named(tiny_experiment: Experiment, tm
 
 def test_a_tracker_that_fails_does_not_stop_a_run(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
     class Failing:
-        def record(self, event: str, **fields: Any) -> None:
+        def record(self, event: Event) -> None:
             raise BrokenPipeError
 
     assert fedse.run(table_experiment(rounds=1), tmp_path, trackers=[Failing()]).test["round"] == 1

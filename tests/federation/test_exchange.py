@@ -14,6 +14,7 @@ import pytest
 
 import fedse
 from fedse.errors import RunConflict, TooFewClients
+from fedse.events import Event
 from fedse.experiment import Experiment
 from fedse.federation.exchange import Exchange, ParticipationOptions
 from fedse.federation.server import LimitOptions
@@ -66,10 +67,10 @@ class Timetable:
 
 class Notes:
     def __init__(self) -> None:
-        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.events: list[Event] = []
 
-    def record(self, event: str, **fields: Any) -> None:
-        self.events.append((event, fields))
+    def record(self, event: Event) -> None:
+        self.events.append(event)
 
 
 def exchange(engine: Any, **options: Any) -> Exchange:

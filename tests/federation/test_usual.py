@@ -19,8 +19,9 @@ from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import Exchange, ParticipationOptions
 from fedse.federation.round import run_round
 from fedse.federation.usual import earlier_norms, unusual
-from fedse.plugins import KNOWN, resolve
+from fedse.plugins import resolve
 from fedse.runs.trackers import Trackers
+from fedse.shipped import KNOWN
 from fedse.types import ClientUpdate, RoundReport, RoundTask, ServerState
 
 

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import fedse
 from fedse.cli import app
 from fedse.errors import BadInput, BufferUnusable, FedseError, RunConflict
+from fedse.events import Event, Warned
 from fedse.experience.buffer import read_file
 from fedse.experiment import Experiment, open_run, prepare
 from fedse.runs.folder import RunFolder
@@ -70,9 +71,9 @@ class Heard:
     def __init__(self) -> None:
         self.warnings: list[str] = []
 
-    def record(self, event: str, **fields: Any) -> None:
-        if event == "warning":
-            self.warnings.append(fields["message"])
+    def record(self, event: Event) -> None:
+        if isinstance(event, Warned):
+            self.warnings.append(event.message)
 
 
 def go_on(folder: Path, **changes: Any) -> tuple[str, list[str]]:

@@ -235,9 +235,9 @@ def test_a_bad_record_is_refused_with_its_line_or_skipped(tmp_path: Path, bad: A
     assert len(str(caught.value).splitlines()) == 1
     assert [found.task for found in begin(path, bad_records="skip")] == ["1", "2"]
     (warning,) = Recorded(path, "skip").check("site", "maze", Maze(), TABLE)
-    (skipped,) = warning["skipped"]
-    assert (warning["records"], skipped["line"], skipped["number"]) == (1, line, 2)
-    assert f"1 of 3 records were skipped: line {line}, record 2 (" in warning["message"] and said in warning["message"]
+    (skipped,) = warning.details["skipped"]
+    assert (warning.details["records"], skipped["line"], skipped["number"]) == (1, line, 2)
+    assert f"1 of 3 records were skipped: line {line}, record 2 (" in warning.message and said in warning.message
 
 
 def test_lines_that_are_not_json_are_skipped_one_by_one(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_bad_records_of_an_array_on_one_line_are_told_apart(tmp_path: Path) -> N
         f"{path}, line 1, record {number}" for number in (2, 4)
     ]
     (warning,) = Recorded(path, "skip").check("site", "maze", Maze(), TABLE)
-    assert [item["number"] for item in warning["skipped"]] == [2, 4]
+    assert [item["number"] for item in warning.details["skipped"]] == [2, 4]
 
 
 def test_many_problems_are_counted_rather_than_all_printed(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_many_problems_are_counted_rather_than_all_printed(tmp_path: Path) -> No
         begin(path)
     assert len(str(caught.value).splitlines()) == 11
     (warning,) = Recorded(path, "skip").check("site", "maze", Maze(), TABLE)
-    assert len(warning["skipped"]) == 25 and "and 15 more" in warning["message"]
+    assert len(warning.details["skipped"]) == 25 and "and 15 more" in warning.message
 
 
 @pytest.mark.parametrize("bad_records", ["refuse", "skip"])
@@ -326,8 +326,8 @@ def test_records_of_held_out_tasks_are_warned_of(tmp_path: Path) -> None:
     ids = [world.tasks("train")[0].id, world.tasks("test")[0].id, world.tasks("validation")[0].id, "elsewhere"]
     path = written(tmp_path, [record(f"maze_{task}") for task in ids])
     (warning,) = Recorded(path).check("site", "maze", world, TABLE)
-    assert (warning["kind"], warning["records"]) == ("held_out_tasks", 2)
-    assert "2 of 4 records" in warning["message"]
+    assert (warning.kind, warning.details["records"]) == ("held_out_tasks", 2)
+    assert "2 of 4 records" in warning.message
     assert Recorded(written(tmp_path, [record(f"maze_{ids[0]}")])).check("site", "maze", world, TABLE) == []
 
 
@@ -343,8 +343,8 @@ def test_records_that_leave_the_model_no_room_for_a_reply_are_refused(tmp_path: 
         with pytest.raises(BadInput, match=r"takes 1\d\d tokens or more for world 'maze', and .* context holds 100"):
             Recorded(written(tmp_path, unusable)).check("site", "maze", Maze(), short)
     (warning,) = Recorded(written(tmp_path, [long, fitting, late])).check("site", "maze", Maze(), short)
-    assert (warning["kind"], warning["records"]) == ("records_too_long", 2)
-    assert "of 2 of 3 records" in warning["message"]
+    assert (warning.kind, warning.details["records"]) == ("records_too_long", 2)
+    assert "of 2 of 3 records" in warning.message
     learned = Recorded(written(tmp_path, [long, fitting, late])).trajectories("site", "maze", Maze(), short.chat, 0)
     assert [any(item.train_mask[: short.context]) for item in learned] == [False, True, False]
     assert Recorded(written(tmp_path, [fitting])).check("site", "maze", Maze(), short) == []

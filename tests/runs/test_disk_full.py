@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +12,11 @@ import pytest
 from fedse.adapters.files import write_adapter
 from fedse.adapters.stored import store_update
 from fedse.errors import CannotWrite
+from fedse.events import RoundStarted, Warned
 from fedse.experience.buffer import Buffer
 from fedse.experience.export import export
-from fedse.runs.folder import EventLog, RunFolder
+from fedse.runs.event_log import EventLog, EventReader
+from fedse.runs.folder import RunFolder
 from fedse.runs.portable import pack, unpack
 from fedse.types import Adapter, ClientUpdate, Outcome, Purpose, Step, Trajectory
 
@@ -159,10 +160,9 @@ def test_unpacking_to_a_full_disk_leaves_nothing(disk: Path, tmp_path: Path) -> 
 
 def test_events_that_do_not_fit_stop_nothing_and_leave_no_torn_line(disk: Path) -> None:
     log = EventLog(disk / "events.jsonl", lambda: 0)
-    log.record("first")
+    log.record(RoundStarted(round=1))
     filler = _fill(disk)
-    log.record("lost", text="x" * 10_000)
+    log.record(Warned(message="x" * 10_000))
     filler.unlink()
-    log.record("after")
-    events = [json.loads(line)["event"] for line in log.path.read_text().splitlines()]
-    assert events == ["first", "after"]
+    log.record(RoundStarted(round=2))
+    assert [logged.event for logged in EventReader(log.path).new()] == [RoundStarted(round=1), RoundStarted(round=2)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedse.errors import BadInput, CannotWrite, FedseError, RunConflict
-from fedse.runs.folder import FORMAT, EventLog, RunFolder
+from fedse.runs.folder import FORMAT, RunFolder
 
 STORED = ["adapter", "adapter/x", "digests.json", "report.json"]
 
@@ -199,45 +199,3 @@ def test_every_refusal_is_an_error_the_command_line_can_print() -> None:
     assert issubclass(RunConflict, FedseError)
     assert RunConflict.exit_code == BadInput.exit_code == 2
     assert CannotWrite.exit_code == 1
-
-
-def _events(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def test_events_are_appended_with_their_time(tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    EventLog(path, lambda: 1.23456).record("one", number=1, text="ä\n")
-    EventLog(path, lambda: 2).record("two", folder=Path("x"))
-    assert _events(path) == [
-        {"time": 1.235, "event": "one", "number": 1, "text": "ä\n"},
-        {"time": 2, "event": "two", "folder": "x"},
-    ]
-
-
-def test_episodes_are_not_logged(tmp_path: Path) -> None:
-    EventLog(tmp_path / "events.jsonl", lambda: 0).record("episode", text="private")
-    assert _names(tmp_path) == []
-
-
-@pytest.mark.parametrize("torn", ['{"time": 1, "ev', '{"time": 2, "event": "whole but without its end"}', "\x00" * 10])
-def test_a_line_a_killed_process_left_unfinished_is_dropped(tmp_path: Path, torn: str) -> None:
-    path = tmp_path / "events.jsonl"
-    EventLog(path, lambda: 0).record("kept")
-    with path.open("a") as file:
-        file.write(torn)
-    EventLog(path, lambda: 1).record("next")
-    assert [event["event"] for event in _events(path)] == ["kept", "next"]
-
-
-def test_a_log_that_is_one_torn_line_becomes_empty(tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    path.write_text('{"half')
-    EventLog(path, lambda: 0)
-    assert path.read_bytes() == b""
-
-
-def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    EventLog(tmp_path / "file" / "events.jsonl", lambda: 0).record("lost")
-    assert (tmp_path / "file").read_text() == "mine"

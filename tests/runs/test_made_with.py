@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
@@ -13,10 +12,12 @@ from typing import Any
 import pytest
 
 import fedse
+from fedse.events import Evaluated, MadeWith, RoundFinished
 from fedse.experiment import Experiment
 from fedse.models.table import Table
 from fedse.runs import made_with
 from fedse.runs.made_with import describe, in_words, makers
+from fedse.runs.reading import RunView
 
 
 def test_versions_device_and_precision_are_named(tiny: Any) -> None:
@@ -52,7 +53,7 @@ def test_a_model_of_ones_own_is_never_stopped_by_it(
 ) -> None:
     name = f"{__name__}:{model.__name__}"
     fedse.run(table_experiment(rounds=1, model={"name": name, "rows": 512}), tmp_path)
-    assert [bool(maker) for maker in makers(tmp_path / "table/events.jsonl")] == [noted]
+    assert [bool(maker) for maker in RunView.existing(tmp_path / "table").makers()] == [noted]
 
 
 @pytest.fixture
@@ -115,33 +116,19 @@ def test_without_git_or_a_checkout_there_is_no_commit(
     assert "commit" not in describe()
 
 
-def write(path: Path, *events: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps({"time": 1.0, **event}) + "\n" for event in events))
-    return path
-
-
-def test_a_run_that_went_on_elsewhere_names_both_machines_and_an_idle_start_none(tmp_path: Path) -> None:
-    done, evaluated = {"event": "round_finished", "round": 1}, {"event": "evaluated", "split": "test"}
-    first, second, third = ({"event": "made_with", "cores": cores} for cores in (1, 2, 3))
-    events = write(tmp_path / "events.jsonl", first, done, second, third, done, first, done, second, evaluated)
-    assert makers(events) == [{"cores": 1}, {"cores": 3}, {"cores": 2}]
-    assert makers(write(events, done, first, done)) == [{}, {"cores": 1}], "begun by an older fedse"
+def test_a_run_that_went_on_elsewhere_names_both_machines_and_an_idle_start_none() -> None:
+    done = RoundFinished(round=1, seconds=1.0, refused={}, contributed=[])
+    evaluated = Evaluated(round=1, split="test", macro=0.5, micro=0.5)
+    first, second, third = (MadeWith(details={"cores": cores}) for cores in (1, 2, 3))
+    told = [first, done, second, third, done, first, done, second, evaluated]
+    assert makers(told) == [{"cores": 1}, {"cores": 3}, {"cores": 2}]
+    assert makers([done, first, done]) == [{}, {"cores": 1}], "begun by an older fedse"
     assert in_words({}) == "what was not noted" and in_words({"cores": 1}) == "cores: 1"
-
-
-def test_a_damaged_log_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
-    first, done = {"event": "made_with", "cores": 1}, {"event": "round_finished"}
-    events = write(tmp_path / "events.jsonl", first, done, first, done)
-    for damage in (b"\0" * 64 + b"\n", b'{"time": 1\n', b"\xff\xfe\n", b"[1]\n", b'{"time": 2.0, "eve'):
-        with events.open("ab") as file:
-            file.write(damage)
-        assert makers(events) == [{"cores": 1}]
-    assert makers(tmp_path / "none.jsonl") == [] == makers(tmp_path)
 
 
 def test_every_run_has_it_also_when_it_goes_on(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
     for rounds in (1, 2):
         fedse.run(table_experiment(rounds=rounds), tmp_path)
-    events = tmp_path / "table/events.jsonl"
-    assert makers(events) == [describe()]
-    assert [json.loads(line)["event"] for line in events.read_text().splitlines()].count("made_with") == 2
+    view = RunView.existing(tmp_path / "table")
+    assert view.makers() == [describe()]
+    assert sum(isinstance(logged.event, MadeWith) for logged in view.events()) == 2

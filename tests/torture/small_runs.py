@@ -16,6 +16,7 @@ from typing import Any
 import fedse
 from fedse import experiment as experiments
 from fedse.evaluation.curves import curves
+from fedse.events import Event, Warned
 from fedse.experiment import Experiment
 from fedse.runs.folder import RunFolder
 
@@ -44,9 +45,9 @@ def play(rounds: int, runs: Path, heard: list[str] | None = None) -> Any:
     """Run, or go on. Everything that a picture reads is read, and no picture is drawn."""
 
     class Tracker:
-        def record(self, event: str, **fields: Any) -> None:
-            if event == "warning" and heard is not None:
-                heard.append(fields["message"])
+        def record(self, event: Event) -> None:
+            if isinstance(event, Warned) and heard is not None:
+                heard.append(event.message)
 
     experiments.draw_run = lambda run: curves(run) and None  # type: ignore[assignment]
     return fedse.run(experiment(rounds), runs, trackers=[Tracker()])

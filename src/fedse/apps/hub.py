@@ -19,6 +19,7 @@ from fedse.apps.submitted_run import Follower, SubmittedRun
 from fedse.engines.flower.quiet import prepare
 from fedse.errors import BadInput
 from fedse.protocols import Tracker
+from fedse.runs import event_log
 
 Say = Callable[[str], None]
 INSECURE = (
@@ -41,7 +42,7 @@ def run_hub(
             f"{file} has clients that are no sites of this hub ({', '.join(missing)}): add them with "
             f"`fedse hub init {hub.path} --site {missing[0]} ...`."
         )
-    follower = Follower(runs / experiment.name / "events.jsonl", trackers)
+    follower = Follower(runs / experiment.name / event_log.NAME, trackers)
     submitted = SubmittedRun(hub, file, settings, runs, follower, say)
     with _only_one(hub), fence(hub, say):
         while True:

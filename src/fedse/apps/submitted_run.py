@@ -19,7 +19,9 @@ from fedse.apps.run_order import place_order
 from fedse.apps.sign_of_life import held, sign_of
 from fedse.engines.flower.quiet import environment
 from fedse.errors import FedseError
+from fedse.events import RoundFinished
 from fedse.protocols import Tracker
+from fedse.runs.event_log import EventReader
 
 Say = Callable[[str], None]
 MOST_LOSSES = 3
@@ -146,22 +148,11 @@ class Follower:
     def __init__(self, events: Path, trackers: Sequence[Tracker]) -> None:
         self.rounds = 0
         """Complete rounds that were heard of."""
-        self._events = events
+        self._reader = EventReader.from_now_on(events)
         self._trackers = trackers
-        self._read = events.stat().st_size if events.exists() else 0
 
     def follow(self) -> None:
-        if not self._events.exists():
-            return
-        with self._events.open("rb") as file:
-            file.seek(self._read)
-            content = file.read()
-        whole = content[: content.rfind(b"\n") + 1]
-        self._read += len(whole)
-        for line in whole.splitlines():
-            fields = json.loads(line)
-            event = fields.pop("event")
-            fields.pop("time")
-            self.rounds += event == "round_finished"
+        for logged in self._reader.new():
+            self.rounds += isinstance(logged.event, RoundFinished)
             for tracker in self._trackers:
-                tracker.record(event, **fields)
+                tracker.record(logged.event)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
-from typing import Any
 
 from fedse.adapters.plan import plan_of
 from fedse.apps import asked
@@ -29,6 +28,7 @@ from fedse.engines.flower.wire import (
 from fedse.engines.flower.work import carry_out
 from fedse.engines.local import LocalEngine
 from fedse.errors import FedseError, UnreadableTask
+from fedse.events import Event, Warned
 from fedse.experience.archive import set_aside
 from fedse.experiment import build_clients, build_parts
 from fedse.federation.sites import Household, Sites
@@ -168,9 +168,9 @@ class _Warnings:
     def __init__(self, say: Say) -> None:
         self._say = say
 
-    def record(self, event: str, **fields: Any) -> None:
-        if event == "warning":
-            self._say(str(fields.get("message", "")))
+    def record(self, event: Event) -> None:
+        if isinstance(event, Warned):
+            self._say(event.message)
 
 
 def _key(task: RoundTask) -> str:

@@ -67,12 +67,12 @@ def read_runs(paths: Sequence[Path], split: str) -> tuple[str, list[Measured]]:
     from fedse.errors import BadInput
     from fedse.evaluation.measured import has_evaluation
     from fedse.plugins import nearest
-    from fedse.runs.folder import RunFolder
+    from fedse.runs.reading import RunView
 
     known = ["test", "validation"]
     if split not in ("", *known):
         raise BadInput(f"--split {split}: {nearest(split, known)}Known: {', '.join(known)}.")
-    folders = [RunFolder.existing(path) for path in paths]
+    folders = [RunView.existing(path) for path in paths]
     missing: dict[str, list[str]] = {}
     for candidate in [split] if split else known:
         missing[candidate] = [str(folder.path) for folder in folders if not has_evaluation(folder, candidate)]
@@ -88,7 +88,6 @@ def read_runs(paths: Sequence[Path], split: str) -> tuple[str, list[Measured]]:
 def _read(folder: Any, split: str) -> Measured:
     from fedse.evaluation.measured import Measured, agreements, costs, outcomes, success_curves, world_name
     from fedse.experiment import stored_experiment
-    from fedse.runs.made_with import makers
 
     experiment = stored_experiment(folder)
     places = {
@@ -126,7 +125,7 @@ def _read(folder: Any, split: str) -> Measured:
         costs=costs(folder, experiment.sharing == "all", experiment.pooled),
         agreements=agreements(folder),
         roundings={key: value for key, value in every.items() if key not in method},
-        made_with=makers(folder.path / "events.jsonl"),
+        made_with=folder.makers(),
     )
 
 

@@ -34,13 +34,13 @@ def evaluate(
     from fedse.errors import BadInput
     from fedse.experiment import open_run
     from fedse.plugins import nearest
-    from fedse.runs.folder import RunFolder
+    from fedse.runs.reading import RunView
     from fedse.types import SPLITS
 
     chosen = next((known for known in SPLITS if known == split), None)
     if chosen is None:
         raise BadInput(f"--split {split}: {nearest(split, SPLITS)}Known: {', '.join(SPLITS)}.")
-    folder = RunFolder.existing(run)
+    folder = RunView.existing(run)
     number = chosen_round(folder, wanted)
     folder.digest_of(number)
     console = make_console()

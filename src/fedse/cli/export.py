@@ -12,7 +12,7 @@ from fedse.cli.console import say
 from fedse.cli.rounds import chosen_round
 
 if TYPE_CHECKING:
-    from fedse.runs.folder import RunFolder
+    from fedse.runs.reading import RunView
     from fedse.types import Adapter
 
 
@@ -54,9 +54,9 @@ def export(
     from fedse.adapters.files import write_adapter
     from fedse.errors import BadInput
     from fedse.experience.export import ENDINGS
-    from fedse.runs.folder import RunFolder
+    from fedse.runs.reading import RunView
 
-    folder = RunFolder.existing(run)
+    folder = RunView.existing(run)
     if what is None:
         what = What.EXPERIENCE if target.suffix in ENDINGS else What.ADAPTER
     if target.exists():
@@ -85,7 +85,7 @@ def export(
         say(f"Wrote {target} (after round {number})")
 
 
-def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:
+def _adapter(folder: RunView, number: int, client: str) -> Adapter:
     """The shared adapter after a round, or the client's own one in a run that shares none."""
     from fedse.clients.own import own_adapter
     from fedse.errors import BadInput
@@ -111,7 +111,7 @@ def _adapter(folder: RunFolder, number: int, client: str) -> Adapter:
     return _with_private_part(folder, adapter, client, number) if client else adapter
 
 
-def _with_private_part(folder: RunFolder, adapter: Adapter, client: str, number: int) -> Adapter:
+def _with_private_part(folder: RunView, adapter: Adapter, client: str, number: int) -> Adapter:
     """The adapter that a client plays with after a round."""
     from fedse.clients.notebook import Notebook
     from fedse.errors import BadInput
@@ -130,7 +130,7 @@ def _with_private_part(folder: RunFolder, adapter: Adapter, client: str, number:
     return build_mix(stored_experiment(folder), client).compose(sent, own)
 
 
-def _known_client(folder: RunFolder, client: str) -> list[str]:
+def _known_client(folder: RunView, client: str) -> list[str]:
     """The clients of a run; the one asked for has to be among them."""
     from fedse.errors import BadInput
     from fedse.plugins import nearest
@@ -141,7 +141,7 @@ def _known_client(folder: RunFolder, client: str) -> list[str]:
     return clients
 
 
-def _experience(folder: RunFolder, target: Path, client: str) -> int:
+def _experience(folder: RunView, target: Path, client: str) -> int:
     from fedse.experience.buffer import read_file
     from fedse.experience.export import export as write
     from fedse.federation.wholeness import check_experience

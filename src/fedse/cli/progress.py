@@ -11,6 +11,20 @@ from rich.live import Live
 from rich.table import Table
 
 from fedse.cli.tables import percent
+from fedse.events import (
+    ClientFinished,
+    ClientLearning,
+    EpisodeFinished,
+    EpisodesPlanned,
+    EpisodesPlayed,
+    Evaluated,
+    Event,
+    RoundFinished,
+    RoundStarted,
+    RunStarted,
+    Waiting,
+    Warned,
+)
 from fedse.federation.standing import Standing
 
 
@@ -59,56 +73,48 @@ class Progress:
         if self._live.is_started:
             self._live.stop()
 
-    def record(self, event: str, **fields: Any) -> None:
-        handler = getattr(self, f"_on_{event}", None)
+    def record(self, event: Event) -> None:
+        handler = getattr(self, f"_on_{event.name}", None)
         if handler is not None:
-            handler(**fields)
+            handler(event)
 
-    def _on_run_started(self, round: int, rounds: int) -> None:
+    def _on_run_started(self, event: RunStarted) -> None:
         if self.console.is_terminal:
             self._live.start()
-        if 0 < round < rounds:
-            self.console.print(f"Going on after round {round} of {rounds}.")
+        if 0 < event.round < event.rounds:
+            self.console.print(f"Going on after round {event.round} of {event.rounds}.")
 
-    def _on_round_started(self, round: int) -> None:
-        self.round = round
+    def _on_round_started(self, event: RoundStarted) -> None:
+        self.round = event.round
         self._began = time.monotonic()
 
-    def _on_episodes_planned(self, clients: dict[str, int]) -> None:
-        for name, planned in clients.items():
+    def _on_episodes_planned(self, event: EpisodesPlanned) -> None:
+        for name, planned in event.clients.items():
             old = self._rows.get(name, _ClientRow())
             self._rows[name] = _ClientRow("playing", planned, buffer=old.buffer, loss=old.loss, success=old.success)
 
-    def _on_episode(self, client: str, purpose: str, outcome: str) -> None:
-        row = self._rows[client]
+    def _on_episode(self, event: EpisodeFinished) -> None:
+        row = self._rows[event.client]
         row.played += 1
-        row.successes += purpose == "explore" and outcome == "success"
-        row.errors += outcome == "error"
+        row.successes += event.purpose == "explore" and event.outcome == "success"
+        row.errors += event.outcome == "error"
 
-    def _on_episodes_played(
-        self, round: int, episodes: int, prefilled: int, prefilled_without_cache: int, decoded: int, uncounted: int
-    ) -> None:
+    def _on_episodes_played(self, event: EpisodesPlayed) -> None:
+        missing = f"{event.uncounted} replies whose tokens the server did not tell" if event.uncounted else ""
         self.console.print(
-            f"round {round}: {episodes} episodes; tokens an episode: {decoded / episodes:,.0f} decoded, "
-            f"{prefilled / episodes:,.0f} prefilled ({prefilled_without_cache / episodes:,.0f} without the cache)"
-            f"{f', NOT COUNTED: {uncounted} replies whose tokens the server did not tell' if uncounted else ''}",
+            f"round {event.round}: {event.episodes} episodes; tokens an episode: {event.decoded / event.episodes:,.0f} "
+            f"decoded, {event.prefilled / event.episodes:,.0f} prefilled "
+            f"({event.prefilled_without_cache / event.episodes:,.0f} without the cache)"
+            f"{f', NOT COUNTED: {missing}' if missing else ''}",
             soft_wrap=True,
         )
 
-    def _on_client_learning(self, client: str, round: int) -> None:
-        del round
-        self._rows[client].doing = "learning"
+    def _on_client_learning(self, event: ClientLearning) -> None:
+        self._rows[event.client].doing = "learning"
 
-    def _on_client_finished(
-        self,
-        client: str,
-        round: int,
-        sent: bool,
-        state: str,
-        counts: dict[str, int],
-        metrics: dict[str, float],
-        scores: list[dict[str, Any]],
-    ) -> None:
+    def _on_client_finished(self, event: ClientFinished) -> None:
+        client, round, state = event.client, event.round, event.state
+        counts, metrics, scores = event.counts, event.metrics, event.scores
         row = self._rows.setdefault(client, _ClientRow())
         played = sum(score["episodes"] for score in scores)
         row.doing = state
@@ -123,7 +129,7 @@ class Progress:
         self.console.print(
             f"round {round}, {client}: validation success {percent(row.success)} %, explored {counts['explored']}, "
             f"successes {counts['successes']}, errors {counts['errors']}, buffer {counts['buffer']}{loss}{padded}"
-            f"{'' if sent or sits_out else f', {state}' if meant_to else f', NO UPDATE: {state}'}",
+            f"{'' if event.sent or sits_out else f', {state}' if meant_to else f', NO UPDATE: {state}'}",
             soft_wrap=True,
         )
         if sits_out:
@@ -132,9 +138,9 @@ class Progress:
                 f"  {client}: {found}, nothing to learn from: sits out round {round}", soft_wrap=True, markup=False
             )
 
-    def _on_warning(self, message: str, kind: str = "", **fields: Any) -> None:
-        if kind != "mostly_invalid" or self._is_new(**fields):
-            self.console.print(f"  {message}", soft_wrap=True, markup=False)
+    def _on_warning(self, event: Warned) -> None:
+        if event.kind != "mostly_invalid" or self._is_new(**event.details):
+            self.console.print(f"  {event.message}", soft_wrap=True, markup=False)
 
     def _is_new(self, client: str, world: str, round: int, **_: Any) -> bool:
         """Whether the last round did not say the same. What is said of one world covers what is said of all together."""
@@ -143,31 +149,27 @@ class Progress:
         known[world] = round
         return max(last, default=-1) < round - 1
 
-    def _on_waiting(self, task: str, clients: list[str]) -> None:
-        self.console.print(f"{task}: waiting for {', '.join(clients)}", soft_wrap=True)
+    def _on_waiting(self, event: Waiting) -> None:
+        self.console.print(f"{event.task}: waiting for {', '.join(event.clients)}", soft_wrap=True)
 
-    def _on_round_finished(
-        self,
-        round: int,
-        seconds: float,
-        refused: dict[str, str],
-        contributed: list[str],
-        absent: dict[str, str] | None = None,
-        late: int = 0,
-    ) -> None:
-        self._times.append(seconds)
-        for client, reason in (absent or {}).items():
+    def _on_round_finished(self, event: RoundFinished) -> None:
+        round = event.round
+        self._times.append(event.seconds)
+        for client, reason in event.absent.items():
             self.console.print(f"round {round}: no answer of {client} ({reason})", soft_wrap=True)
-        if late:
-            self.console.print(f"round {round}: {late} updates of earlier rounds came too late and were dropped")
-        for client, reason in refused.items():
+        if event.late:
+            self.console.print(f"round {round}: {event.late} updates of earlier rounds came too late and were dropped")
+        for client, reason in event.refused.items():
             self.console.print(f"round {round}: the update of {client} was refused: {reason}", soft_wrap=True)
-        if not contributed and not self._apart:
+        if not event.contributed and not self._apart:
             self.console.print(f"round {round}: no update to aggregate; the adapter stays as it was")
-        self.console.print(f"round {round} of {self.rounds} done in {duration(seconds)}{self._left()}")
+        self.console.print(f"round {round} of {self.rounds} done in {duration(event.seconds)}{self._left()}")
 
-    def _on_evaluated(self, round: int, split: str, macro: float | None, micro: float | None) -> None:
-        self.console.print(f"{split}, adapter after round {round}: macro {percent(macro)} %, micro {percent(micro)} %")
+    def _on_evaluated(self, event: Evaluated) -> None:
+        self.console.print(
+            f"{event.split}, adapter after round {event.round}: "
+            f"macro {percent(event.macro)} %, micro {percent(event.micro)} %"
+        )
 
     def _left(self) -> str:
         left = self.rounds - self.round

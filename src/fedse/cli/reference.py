@@ -18,7 +18,8 @@ def reference() -> None:
 
 def render() -> str:
     from fedse.experiment_options import ClientOptions, Experiment
-    from fedse.plugins import KNOWN, options_of, resolve
+    from fedse.plugins import options_of, resolve
+    from fedse.shipped import KNOWN
     from fedse.worlds.training_part import TrainingPart
 
     lines = [

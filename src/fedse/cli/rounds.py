@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fedse.runs.folder import RunFolder
+    from fedse.runs.reading import RunView
 
 BEST = "best"
 
 
-def chosen_round(folder: RunFolder, wanted: str, client: str = "") -> int:
+def chosen_round(folder: RunView, wanted: str, client: str = "") -> int:
     """The round that somebody asked for; the last if nobody did."""
     from fedse.errors import BadInput
     from fedse.evaluation.best_round import best_round

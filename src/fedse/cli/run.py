@@ -33,7 +33,7 @@ def run(
     from fedse.cli.tables import change_table, evaluation_table
     from fedse.errors import Stopped
     from fedse.evaluation.curves import curves
-    from fedse.runs.folder import RunFolder
+    from fedse.runs.reading import RunView
 
     experiment = experiments.load_experiment(file, settings or [])
     if dry_run:
@@ -57,7 +57,7 @@ def run(
         console.print(f"\nInterrupted. Nothing complete is lost; the same command goes on: {folder}")
         raise typer.Exit(interrupts.CODE) from None
     if experiment.rounds_to_play:
-        console.print(change_table(curves(RunFolder.existing(result.folder))))
+        console.print(change_table(curves(RunView.existing(result.folder))))
     if result.test is not None:
         console.print(evaluation_table(result.test, f"test, adapter after round {result.test['round']}"))
     if result.picture is None:

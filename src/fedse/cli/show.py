@@ -16,7 +16,7 @@ from fedse.federation.standing import Standing
 from fedse.types import Outcome, Purpose
 
 if TYPE_CHECKING:
-    from fedse.runs.folder import RunFolder
+    from fedse.runs.reading import RunView
     from fedse.types import Trajectory
 
 
@@ -37,12 +37,12 @@ def show(
     from fedse.experiment import stored_experiment
     from fedse.methods import in_words
     from fedse.runs import made_with
-    from fedse.runs.folder import RunFolder
+    from fedse.runs.reading import RunView
 
-    folder = RunFolder.existing(run)
+    folder = RunView.existing(run)
     console = make_console()
     console.print(in_words(stored_experiment(folder)), soft_wrap=True)
-    makers = made_with.makers(folder.path / "events.jsonl")
+    makers = folder.makers()
     for maker in makers if any(makers) else []:
         console.print(f"Made with {made_with.in_words(maker)}.", soft_wrap=True, highlight=False)
     console.print(_rounds_table(folder, curves(folder)))
@@ -63,7 +63,7 @@ def show(
     print_trajectory(console, fitting[number - 1], f"{number} of {len(fitting)} that fit")
 
 
-def _rounds_table(folder: RunFolder, found: dict[str, list[dict[str, Any]]]) -> Table:
+def _rounds_table(folder: RunView, found: dict[str, list[dict[str, Any]]]) -> Table:
     table = Table(
         title=f"{folder.path.name}: validation success (%) of the adapter after each round", title_justify="left"
     )
@@ -111,7 +111,7 @@ def _sat_out(report: dict[str, Any] | None) -> list[str]:
 
 
 def _fitting(
-    folder: RunFolder, client: str, name: str, outcome: Outcome | None, purpose: Purpose | None
+    folder: RunView, client: str, name: str, outcome: Outcome | None, purpose: Purpose | None
 ) -> Iterator[Trajectory]:
     from fedse.errors import BadInput
     from fedse.experience.journal import Journal

@@ -115,9 +115,9 @@ def _table(made: Sequence[Cell], results: Mapping[str, Result]) -> Table:
 
 
 def _macro(cell: Cell) -> float | None:
-    from fedse.runs.folder import RunFolder
+    from fedse.runs.reading import RunView
 
     split = "test" if cell.experiment.evaluation.test_tasks != 0 else "validation"
-    found = RunFolder.existing(cell.folder).evaluation(split, cell.experiment.rounds_to_play) or {}
+    found = RunView.existing(cell.folder).evaluation(split, cell.experiment.rounds_to_play) or {}
     macro: float | None = found.get("macro")
     return macro

@@ -39,9 +39,9 @@ def transfer(
     from fedse.federation.transfer import BEGINNING, SHARED
     from fedse.federation.transfer import transfer as measure
     from fedse.plugins import capability
-    from fedse.runs.folder import RunFolder
+    from fedse.runs.reading import RunView
 
-    experiment = load_experiment(RunFolder.existing(run).path / "experiment.yaml")
+    experiment = load_experiment(RunView.existing(run).path / "experiment.yaml")
     if not experiment.in_process:
         raise BadInput(
             f"the clients of {run} work in other processes (`engine: {experiment.engine.name}`): transfer needs them in "

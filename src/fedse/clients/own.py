@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedse import atomic
 from fedse.adapters.files import read_adapter, write_adapter
-from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
 from fedse.types import Adapter
 
 
@@ -25,7 +25,7 @@ class OwnAdapters:
             write_adapter(adapter, folder)
 
 
-def own_adapter(run: RunFolder, client: str, number: int) -> Adapter:
+def own_adapter(run: RunView, client: str, number: int) -> Adapter:
     """What a client that shares nothing has after a round, verified against the run's records."""
     run.check_kept(client, number)
     return OwnAdapters(run.client_folder(client) / "adapters").read(number)

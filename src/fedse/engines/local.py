@@ -16,6 +16,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from fedse.errors import FedseError, TooLate, WorldBroke
+from fedse.events import ClientLearning, EpisodeFinished, EpisodesPlanned, EpisodesPlayed, Warned
 from fedse.federation.sites import Sites
 from fedse.plugins import PluginOptions
 from fedse.protocols import FollowsRounds, LearnsTogether
@@ -89,13 +90,14 @@ class LocalEngine:
         played = self.player.play(episodes, adapter.digest(), until)
         usage = self.policy.usage
         self.tracker.record(
-            "episodes_played",
-            round=episodes[0].round,
-            episodes=len(played),
-            prefilled=usage.prefilled - before.prefilled,
-            prefilled_without_cache=usage.prefilled_without_cache - before.prefilled_without_cache,
-            decoded=usage.decoded - before.decoded,
-            uncounted=usage.uncounted - before.uncounted,
+            EpisodesPlayed(
+                round=episodes[0].round,
+                episodes=len(played),
+                prefilled=usage.prefilled - before.prefilled,
+                prefilled_without_cache=usage.prefilled_without_cache - before.prefilled_without_cache,
+                decoded=usage.decoded - before.decoded,
+                uncounted=usage.uncounted - before.uncounted,
+            )
         )
         return played
 
@@ -154,7 +156,7 @@ class LocalEngine:
         if self._processes:
             self._begin_beside(group.meanwhile)
         group.meanwhile = []
-        self.tracker.record("episodes_planned", clients={name: len(wanted) for name, (_, wanted) in plays.items()})
+        self.tracker.record(EpisodesPlanned(clients={name: len(wanted) for name, (_, wanted) in plays.items()}))
         played: dict[str, list[Trajectory]] = {}
         for digest, adapter in adapters.items():
             wanted = {name: episodes for name, (playing, episodes) in plays.items() if playing == digest}
@@ -200,13 +202,14 @@ class LocalEngine:
 
     def _tell(self, client: str, round: int, error: WorldBroke) -> None:
         message = f"client '{client}': {error}"
-        self.tracker.record("warning", kind="world_broke", client=client, round=round, message=message)
+        about = {"client": client, "round": round}
+        self.tracker.record(Warned(kind="world_broke", message=message, details=about))
 
     def _learned(self, group: _Group, wanted: Mapping[str, Teach]) -> dict[str, Learned | None]:
         """What comes of the lessons of clients whose turn it is; those whose world broke are missing."""
         lessons: dict[str, Lesson | None] = {}
         for name, teach in wanted.items():
-            self.tracker.record("client_learning", client=name, round=group.rounds[name])
+            self.tracker.record(ClientLearning(client=name, round=group.rounds[name]))
             try:
                 lessons[name] = teach.lesson()
             except WorldBroke as error:
@@ -223,7 +226,9 @@ class LocalEngine:
             yield names[group * len(names) // number : (group + 1) * len(names) // number]
 
     def _episode_finished(self, trajectory: Trajectory) -> None:
-        self.tracker.record("episode", client=trajectory.client, purpose=trajectory.purpose, outcome=trajectory.outcome)
+        self.tracker.record(
+            EpisodeFinished(client=trajectory.client, purpose=trajectory.purpose, outcome=trajectory.outcome)
+        )
 
 
 class _Group:

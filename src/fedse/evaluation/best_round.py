@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fedse.errors import BadInput
 from fedse.evaluation.curves import curves
-from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
 
 
-def best_round(run: RunFolder, client: str = "") -> int:
+def best_round(run: RunView, client: str = "") -> int:
     """By the mean over worlds, or over those of one client; the earliest of several. Rounds in which one of them was not
     measured do not count. The tasks are those that were played on the way (`evaluation.between`)."""
     rows = [row for world in curves(run).values() for row in world if client in ("", row["client"])]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
 
 
-def curves(run: RunFolder) -> dict[str, list[dict[str, Any]]]:
+def curves(run: RunView) -> dict[str, list[dict[str, Any]]]:
     """Validation rows of each client and world, in the order of the adapters they belong to (0 is the beginning)."""
     found: dict[str, dict[int, dict[str, Any]]] = {}
     last = run.last_round() or 0

@@ -9,7 +9,7 @@ from typing import Any
 from fedse.errors import BadInput, RunConflict
 from fedse.evaluation.curves import curves
 from fedse.experience.journal import Journal
-from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
 from fedse.types import Outcome, Purpose
 
 Place = tuple[str, str]
@@ -71,7 +71,7 @@ def world_name(client: str, label: str) -> str:
 
 
 def outcomes(
-    run: RunFolder, split: str, number: int, places: Mapping[Place, str]
+    run: RunView, split: str, number: int, places: Mapping[Place, str]
 ) -> tuple[dict[str, dict[str, bool]], int]:
     """Success of each task in the closing evaluation of a split, and how many ended in an error."""
     found: dict[str, dict[str, bool]] = {name: {} for name in places.values()}
@@ -92,7 +92,7 @@ def outcomes(
     return found, errors
 
 
-def success_curves(run: RunFolder, places: Mapping[Place, str]) -> dict[str, dict[int, float]]:
+def success_curves(run: RunView, places: Mapping[Place, str]) -> dict[str, dict[int, float]]:
     """Validation success of each world after each round in which it was measured."""
     found: dict[str, dict[int, float]] = {name: {} for name in places.values()}
     for rows in curves(run).values():
@@ -102,7 +102,7 @@ def success_curves(run: RunFolder, places: Mapping[Place, str]) -> dict[str, dic
     return found
 
 
-def _named(run: RunFolder, places: Mapping[Place, str], client: str, world: str) -> str:
+def _named(run: RunView, places: Mapping[Place, str], client: str, world: str) -> str:
     if (client, world) not in places:
         raise RunConflict(
             f"{run.path} is damaged: its records name a world '{world}' of client '{client}', which its experiment does not "
@@ -111,7 +111,7 @@ def _named(run: RunFolder, places: Mapping[Place, str], client: str, world: str)
     return places[client, world]
 
 
-def costs(run: RunFolder, sharing: bool, pooled: bool) -> dict[int, Cost]:
+def costs(run: RunView, sharing: bool, pooled: bool) -> dict[int, Cost]:
     """What the rounds up to each adapter took."""
     total = Cost(bytes=None if pooled else 0)
     found = {0: total}
@@ -136,7 +136,7 @@ def costs(run: RunFolder, sharing: bool, pooled: bool) -> dict[int, Cost]:
     return found
 
 
-def agreements(run: RunFolder) -> dict[int, Agreement]:
+def agreements(run: RunView) -> dict[int, Agreement]:
     """What the reports say about the updates of each round."""
     found = {}
     for number in range(1, (run.last_round() or 0) + 1):
@@ -147,7 +147,7 @@ def agreements(run: RunFolder) -> dict[int, Agreement]:
     return found
 
 
-def has_evaluation(run: RunFolder, split: str) -> bool:
+def has_evaluation(run: RunView, split: str) -> bool:
     """Whether the newest adapter was measured on the split."""
     number = run.last_round()
     found = None if number is None else run.evaluation(split, number)

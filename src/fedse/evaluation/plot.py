@@ -7,7 +7,7 @@ from typing import Any
 
 from fedse import atomic
 from fedse.evaluation.curves import curves
-from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
 
 MOST = 12
 """Worlds in a picture."""
@@ -17,7 +17,7 @@ COLOURS = [
 ]
 
 
-def draw_run(run: RunFolder) -> Path | None:
+def draw_run(run: RunView) -> Path | None:
     """Write success.png into the run's folder; None when matplotlib is not installed or nothing was evaluated."""
     try:
         from matplotlib.figure import Figure

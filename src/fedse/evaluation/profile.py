@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedse.events import ClientFinished, EpisodeFinished, EpisodesPlayed, Evaluated, Event, RoundFinished, RunStarted
 from fedse.stopwatch import REST, Stopwatch
 
 BEGINNING, END = "beginning", "end"
@@ -37,21 +38,22 @@ class Profile:
         self.stretches: list[Stretch] = []
         self._counts: dict[str, int] = {}
 
-    def record(self, event: str, **fields: Any) -> None:
-        if event == "run_started":
-            self.cut(BEGINNING)
-        elif event == "round_finished":
-            self.cut(f"round {fields['round']}")
-        elif event == "evaluated":
-            self.cut(f"evaluation on {fields['split']}")
-        elif event == "episode":
-            self._count("episodes", 1)
-            self._count(f"episodes to {fields['purpose']}", 1)
-        elif event == "episodes_played":
-            self._count("prefilled", fields["prefilled"])
-            self._count("decoded", fields["decoded"])
-        elif event == "client_finished":
-            self._count("learned", int(fields["metrics"].get("tokens", 0)))
+    def record(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self.cut(BEGINNING)
+            case RoundFinished():
+                self.cut(f"round {event.round}")
+            case Evaluated():
+                self.cut(f"evaluation on {event.split}")
+            case EpisodeFinished():
+                self._count("episodes", 1)
+                self._count(f"episodes to {event.purpose}", 1)
+            case EpisodesPlayed():
+                self._count("prefilled", event.prefilled)
+                self._count("decoded", event.decoded)
+            case ClientFinished():
+                self._count("learned", int(event.metrics.get("tokens", 0)))
 
     def cut(self, name: str) -> None:
         """Everything since the last cut was this."""

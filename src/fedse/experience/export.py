@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fedse import atomic
+from fedse.conversation import ACCEPTANCE
 from fedse.errors import BadInput, MissingExtra
 from fedse.experience.records import to_record
-from fedse.protocols import ACCEPTANCE
 from fedse.types import Outcome, Trajectory
 
 ENDINGS = (".json", ".jsonl", ".parquet")

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from fedse.errors import OldRound, TooFewClients
+from fedse.events import Waiting
 from fedse.federation.absence import LOOK, Absence
 from fedse.plugins import PluginOptions
 from fedse.protocols import Engine, Tracker
@@ -135,7 +136,7 @@ class Exchange:
                     answers.absent[reply.client] = "LeftOut"
             if waiting and time.monotonic() - told >= PATIENCE:
                 told = time.monotonic()
-                self.tracker.record("waiting", task=task.name, clients=sorted(waiting))
+                self.tracker.record(Waiting(task=task.name, clients=sorted(waiting)))
         self._close(waiting, answers, in_time=time.monotonic() < until)
         if len(answers.updates) < least:
             reasons = "; ".join(f"{client}: {reason}" for client, reason in sorted(answers.absent.items()))
@@ -156,7 +157,7 @@ class Exchange:
                 return there
             if now - told >= PATIENCE:
                 told = now
-                self.tracker.record("waiting", task=task.name, clients=missing)
+                self.tracker.record(Waiting(task=task.name, clients=missing))
             time.sleep(min(LOOK, self._absence.patience))
 
     def _least(self, clients: Sequence[str]) -> int:

@@ -19,6 +19,7 @@ from fedse.adapters.packing import pack
 from fedse.clients.kept import kept
 from fedse.errors import RunConflict, Stopped, TooManyErrors, WorldBroke
 from fedse.evaluation.metrics import row, summarise
+from fedse.events import ClientFinished, Evaluated, RoundFinished, RoundStarted, RunStarted, Warned
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import Exchange, ParticipationOptions
 from fedse.federation.reply_form import mostly_invalid
@@ -82,11 +83,11 @@ class Server:
         if self.run.last_round() is None:
             self._save(ServerState(0, begin()), None)
         state = self.load(self.run.last_round() or 0)
-        self.tracker.record("run_started", round=state.round, rounds=rounds)
+        self.tracker.record(RunStarted(round=state.round, rounds=rounds))
         while state.round < rounds:
             if deadline is not None and time.monotonic() >= deadline:
                 raise Stopped
-            self.tracker.record("round_started", round=state.round + 1)
+            self.tracker.record(RoundStarted(round=state.round + 1))
             state, report = run_round(
                 state,
                 self.exchange,
@@ -99,30 +100,33 @@ class Server:
             )
             self._save(state, report)
             self.tracker.record(
-                "round_finished",
-                round=state.round,
-                seconds=report.seconds,
-                refused=report.refused,
-                contributed=report.diagnostics.get("contributed", []),
-                absent=dict(report.absent),
-                late=report.late,
+                RoundFinished(
+                    round=state.round,
+                    seconds=report.seconds,
+                    refused=report.refused,
+                    contributed=report.diagnostics.get("contributed", []),
+                    absent=dict(report.absent),
+                    late=report.late,
+                )
             )
         return state
 
     def _client_finished(self, update: ClientUpdate) -> bool:
         self.tracker.record(
-            "client_finished",
-            client=update.client,
-            round=update.round,
-            sent=update.vector is not None,
-            state=standing(update, sent=update.vector is not None),
-            counts=dict(update.counts),
-            metrics=dict(update.metrics),
-            scores=[asdict(score) for score in update.scores],
+            ClientFinished(
+                client=update.client,
+                round=update.round,
+                sent=update.vector is not None,
+                state=standing(update, sent=update.vector is not None),
+                counts=dict(update.counts),
+                metrics=dict(update.metrics),
+                scores=[asdict(score) for score in update.scores],
+            )
         )
         for item in mostly_invalid(update):
             message = item.message(update.round)
-            self.tracker.record("warning", kind="mostly_invalid", round=update.round, message=message, **asdict(item))
+            about = {"round": update.round, **asdict(item)}
+            self.tracker.record(Warned(kind="mostly_invalid", message=message, details=about))
         return self._bears_errors(update)
 
     def _bears_errors(self, update: ClientUpdate) -> bool:
@@ -142,9 +146,8 @@ class Server:
         )
         if self.limits.broken == "stop":
             raise TooManyErrors(message)
-        self.tracker.record(
-            "warning", kind="left_out", client=update.client, round=update.round, message=f"left out: {message}"
-        )
+        about = {"client": update.client, "round": update.round}
+        self.tracker.record(Warned(kind="left_out", message=f"left out: {message}", details=about))
         return False
 
     def _client_failed(self, failure: ClientFailure) -> None:
@@ -184,7 +187,7 @@ class Server:
                 self.run.client_folder(client) / "episodes" / f"{task.name}.jsonl" for client in sorted(received)
             ]
             self.run.store_evaluation(self.run.evaluation_path(split, number, world), result, journals)
-        self.tracker.record("evaluated", round=number, split=split, macro=result["macro"], micro=result["micro"])
+        self.tracker.record(Evaluated(round=number, split=split, macro=result["macro"], micro=result["micro"]))
         return result
 
     def evaluate_once(self, number: int, split: Split) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from statistics import median, median_low
 
-from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
 
 REMEMBERED = 5
 """Rounds whose updates are looked back at."""
@@ -32,7 +32,7 @@ def unusual(
             )
 
 
-def earlier_norms(run: RunFolder, number: int) -> list[float]:
+def earlier_norms(run: RunView, number: int) -> list[float]:
     """The middle norm of each of the last rounds up to this one."""
     found = []
     for earlier in range(max(1, number - REMEMBERED + 1), number + 1):

@@ -8,17 +8,18 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from fedse import atomic
 from fedse.clients.kept import BUFFER, in_words, is_for_reading, kept_files, kept_if_readable, round_of
 from fedse.errors import BufferUnusable, RunConflict
+from fedse.events import Warned
 from fedse.experience.buffer_file import forget_beginning
 from fedse.runs import reports
 from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
 from fedse.runs.record import RoundRecord
 
-Warnings = list[Mapping[str, Any]]
+Warnings = list[Warned]
 
 
 def restore(run: RunFolder) -> Warnings:
@@ -32,7 +33,7 @@ def restore(run: RunFolder) -> Warnings:
         return []
     stored = Stored(run, last)
     if stored.records[last] is None:
-        return [_warning("unchecked", f"{run.path}: {_older(last)}"), *_readable(run, last)]
+        return [Warned(kind="unchecked", message=f"{run.path}: {_older(last)}"), *_readable(run, last)]
     problem = stored.problem(last)
     if not problem:
         stored.forget_what_is_not_noted(last)
@@ -50,10 +51,10 @@ def restore(run: RunFolder) -> Warnings:
         f"{problem}: the run goes on from round {whole}, the last one that is whole, and does {again} again; what was "
         f"there is in {aside}."
     )
-    return [_warning("fell_back", told), *_readable(run, whole)]
+    return [Warned(kind="fell_back", message=told), *_readable(run, whole)]
 
 
-def check(run: RunFolder) -> None:
+def check(run: RunView) -> None:
     """Refuse to work with a run whose newest round is not whole."""
     run.check_experiment()
     last = run.last_round()
@@ -65,7 +66,7 @@ def check(run: RunFolder) -> None:
         )
 
 
-def check_experience(run: RunFolder, clients: Iterable[str]) -> None:
+def check_experience(run: RunView, clients: Iterable[str]) -> None:
     """Refuse buffers and notes that are not what was written."""
     last = run.last_round()
     if last is None or run.record(last) is None:
@@ -81,10 +82,6 @@ def _older(last: int) -> str:
         f"round {last} was stored by an older fedse, which noted no digests: buffers, notes and the server's memory are "
         "taken as they are."
     )
-
-
-def _warning(kind: str, message: str) -> Mapping[str, Any]:
-    return {"kind": kind, "message": message}
 
 
 def _readable(run: RunFolder, last: int) -> Warnings:
@@ -105,15 +102,17 @@ def _readable(run: RunFolder, last: int) -> Warnings:
             except RunConflict as error:
                 damaged.append((path, str(error)))
     told = [
-        _warning(
-            "report_missing", f"{run.path}: the report of round {number} is missing, tables and pictures go without."
+        Warned(
+            kind="report_missing",
+            message=f"{run.path}: the report of round {number} is missing, tables and pictures go without.",
         )
         for number in missing
     ]
     if damaged:
         aside = run.put_aside([path for path, _ in damaged])
         told += [
-            _warning("set_aside", f"{why} It is now in {aside}, and the run goes on without.") for _, why in damaged
+            Warned(kind="set_aside", message=f"{why} It is now in {aside}, and the run goes on without.")
+            for _, why in damaged
         ]
     return told
 
@@ -121,7 +120,7 @@ def _readable(run: RunFolder, last: int) -> Warnings:
 class Stored:
     """The disk of a run beside what its records say of it."""
 
-    def __init__(self, run: RunFolder, last: int) -> None:
+    def __init__(self, run: RunView, last: int) -> None:
         self.run = run
         self._unreadable: dict[int, str] = {}
         self.records: dict[int, RoundRecord | None] = {number: self._record(number) for number in range(last + 1)}

@@ -14,7 +14,7 @@ from fedse.errors import BadInput
 from fedse.experiment import stored_experiment
 from fedse.experiment_file import differences
 from fedse.experiment_options import Experiment
-from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
 from fedse.runs.shared_adapter import shared_adapter
 from fedse.types import Adapter
 
@@ -31,7 +31,7 @@ class Source:
 class Gathered:
     """Adapters with a common beginning, and the run whose clients measure what comes of them."""
 
-    run: RunFolder
+    run: RunView
     initial: Adapter
     sources: tuple[Source, ...]
 
@@ -39,13 +39,13 @@ class Gathered:
 @dataclass(frozen=True)
 class _Finished:
     path: Path
-    folder: RunFolder
+    folder: RunView
     experiment: Experiment
     rounds: int
 
     @classmethod
     def read(cls, path: Path) -> _Finished:
-        folder = RunFolder.existing(path)
+        folder = RunView.existing(path)
         experiment, done = stored_experiment(folder), folder.last_round() or 0
         if not experiment.rounds_to_play or done < experiment.rounds_to_play:
             raise BadInput(

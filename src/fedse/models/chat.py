@@ -9,8 +9,8 @@ from datetime import date
 from functools import lru_cache
 from typing import Any
 
+from fedse.conversation import ACCEPTANCE
 from fedse.errors import TemplateNotAppendOnly
-from fedse.protocols import ACCEPTANCE
 
 _DAY = date(2024, 7, 26)
 """Templates that write today's date into the conversation write this one: a run must go on tomorrow as it began."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedse.conversation import ACTION_MARK
 from fedse.policies.spelling import Ids, Node, OpenWords, Spelling
-from fedse.protocols import ACTION_MARK
 from fedse.types import LegalActions
 
 

@@ -10,8 +10,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from fedse.conversation import ACTION_MARK
 from fedse.errors import BadInput
-from fedse.protocols import ACTION_MARK, Chat
+from fedse.protocols import Chat
 from fedse.types import LegalActions
 
 Ids = npt.NDArray[np.int64]

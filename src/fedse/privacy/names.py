@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from fedse import errors
 from fedse.errors import BadInput
-from fedse.plugins import KNOWN
+from fedse.shipped import KNOWN
 from fedse.types import ClientUpdate, Shared, WorldScore
 
 T = TypeVar("T")

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from fedse.errors import BadInput
+from fedse.events import Warned
 from fedse.plugins import FilePath, PluginOptions
 from fedse.protocols import Chat, Model
 from fedse.rollouts.agentgym_file import Problem, Record, RecordFile, read_records
@@ -50,7 +51,7 @@ class Recorded:
             raise BadInput("\n".join(lines))
         return found
 
-    def check(self, client: str, label: str, world: World, model: Model) -> list[dict[str, Any]]:
+    def check(self, client: str, label: str, world: World, model: Model) -> list[Warned]:
         """Refuse what could not begin; return warnings about what was left out, is too long, and is held out."""
         chosen = self._of_world(client, label, world)
         before = _before_learning([record for _, record in chosen], model.chat)
@@ -60,20 +61,18 @@ class Recorded:
                 f"more for world '{label}', and the model's context holds {model.context}: use a model with a longer "
                 "context."
             )
-        warnings: list[dict[str, Any]] = []
+        warnings: list[Warned] = []
         if self._file.problems:
             warnings.append(_skipped(self.path, self._file))
         if too_long := sum(tokens >= model.context for tokens in before):
             warnings.append(
-                {
-                    "kind": "records_too_long",
-                    "client": client,
-                    "world": label,
-                    "records": too_long,
-                    "message": f"{client}, {label}: of {too_long} of {len(chosen)} records in {self.path} nothing is "
+                Warned(
+                    kind="records_too_long",
+                    message=f"{client}, {label}: of {too_long} of {len(chosen)} records in {self.path} nothing is "
                     f"learned, because their first reply to learn from lies beyond the model's context of {model.context} "
                     "tokens: use a model with a longer context, or take them out.",
-                }
+                    details={"client": client, "world": label, "records": too_long},
+                )
             )
         splits: tuple[Split, ...] = ("validation", "test")
         held_out = {task.id for split in splits for task in tasks_of(world, split)}
@@ -81,14 +80,12 @@ class Recorded:
         leaked = sum(task in held_out for task, _ in chosen)
         if leaked:
             warnings.append(
-                {
-                    "kind": "held_out_tasks",
-                    "client": client,
-                    "world": label,
-                    "records": leaked,
-                    "message": f"{client}, {label}: {leaked} of {len(chosen)} records in {self.path} show tasks on which "
+                Warned(
+                    kind="held_out_tasks",
+                    message=f"{client}, {label}: {leaked} of {len(chosen)} records in {self.path} show tasks on which "
                     "this run measures success: take them out, or read the numbers of this world as what was memorised.",
-                }
+                    details={"client": client, "world": label, "records": leaked},
+                )
             )
         return warnings
 
@@ -183,18 +180,20 @@ def _without_family(item: str) -> str:
     return item[len(_AGENTGYM_FAMILY) :] if item.lower().startswith(_AGENTGYM_FAMILY) else item
 
 
-def _skipped(path: Path, file: RecordFile) -> dict[str, Any]:
+def _skipped(path: Path, file: RecordFile) -> Warned:
     def told(problem: Problem) -> str:
         return f"{problem.place} ({problem.reason})"
 
     more = len(file.problems) - _SHOWN
-    return {
-        "kind": "records_skipped",
-        "file": str(path),
-        "records": len(file.problems),
-        "skipped": [asdict(problem) for problem in file.problems],
-        "message": f"{path}: {len(file.problems)} of {len(file.problems) + len(file.records)} records were skipped: "
+    return Warned(
+        kind="records_skipped",
+        message=f"{path}: {len(file.problems)} of {len(file.problems) + len(file.records)} records were skipped: "
         + "; ".join(told(problem) for problem in file.problems[:_SHOWN])
         + (f"; and {more} more, all named in events.jsonl" if more > 0 else "")
         + ".",
-    }
+        details={
+            "file": str(path),
+            "records": len(file.problems),
+            "skipped": [asdict(problem) for problem in file.problems],
+        },
+    )

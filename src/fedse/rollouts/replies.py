@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from fedse.protocols import ACTION_MARK
+from fedse.conversation import ACTION_MARK
 
 _THOUGHT = re.compile(r"^\s*thought[ \t]*:", re.IGNORECASE)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fedse.events import Warned
 from fedse.protocols import CanBeChecked, Chat, DependsOnFiles, KnowsItsSize, Model, Start, StartsAhead
 from fedse.types import Ahead, Trajectory
 
@@ -26,7 +27,7 @@ class StartsByClient:
         start = self._starts[client]
         return start.ahead(client, label, make_world, seed) if isinstance(start, StartsAhead) else ()
 
-    def check(self, client: str, label: str, world: Any, model: Model) -> list[Mapping[str, Any]]:
+    def check(self, client: str, label: str, world: Any, model: Model) -> list[Warned]:
         start = self._starts[client]
         return start.check(client, label, world, model) if isinstance(start, CanBeChecked) else []
 

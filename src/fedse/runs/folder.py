@@ -21,34 +21,25 @@ from pathlib import Path
 from typing import IO, Any
 
 from fedse import __version__, atomic
-from fedse.errors import BadInput, CannotWrite, RunConflict
+from fedse.errors import CannotWrite, RunConflict
 from fedse.runs import record, reports
-from fedse.runs.manifest import FORMAT, read_manifest, write_manifest
+from fedse.runs.manifest import FORMAT, write_manifest
+from fedse.runs.reading import RunView
 from fedse.runs.record import Digests, RoundRecord
-from fedse.stopwatch import during
 
-__all__ = ["FORMAT", "EventLog", "RunFolder"]
+__all__ = ["FORMAT", "RunFolder"]
 Writer = Callable[[Path], None]
 Kept = Callable[[], Mapping[str, Digests]]
 """What clients keep that no earlier record names."""
 
 
-class RunFolder:
-    """Open one with `create` or `existing`."""
+class RunFolder(RunView):
+    """A run to write to. Open one with `create` or `existing`."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        super().__init__(path)
         self._lock: IO[str] | None = None
         self._made: list[Path] = []
-
-    @classmethod
-    def existing(cls, path: Path) -> RunFolder:
-        """A folder with a run in it, for reading or resuming."""
-        if not (path / "manifest.json").is_file():
-            raise BadInput(f"{path} is not a run: it holds no manifest.json.")
-        folder = cls(path)
-        folder.manifest()
-        return folder
 
     @classmethod
     def create(
@@ -136,45 +127,14 @@ class RunFolder:
         self._lock.close()
         self._lock = None
 
-    def experiment(self) -> str:
-        return (self.path / "experiment.yaml").read_text()
-
-    def check_experiment(self) -> None:
-        """Refuse an experiment.yaml that is not the one the run was made with."""
-        manifest = self.manifest()
-        problem = record.difference(self.path / "experiment.yaml", manifest["experiment"])
-        # Killed while it was being replaced, the run still has the earlier one, under which all its rounds were made.
-        earlier = "earlier" in manifest and not record.difference(self.path / "experiment.yaml", manifest["earlier"])
-        if problem and not earlier and manifest["format"] > 1:
-            raise RunConflict(f"{problem}: restore it; to go on with other settings use --set or another file.")
-
     def replace_experiment(self, experiment: str, digest: str) -> None:
         """Keep the run and continue it under a changed file (more rounds)."""
         manifest = self.manifest()
         self._write_manifest({**manifest, "experiment": digest, "earlier": manifest["experiment"]})
         atomic.write_text(self.path / "experiment.yaml", experiment)
 
-    def manifest(self) -> dict[str, Any]:
-        return read_manifest(self.path / "manifest.json")
-
     def _write_manifest(self, manifest: Mapping[str, Any]) -> None:
         write_manifest(self.path / "manifest.json", manifest)
-
-    def last_round(self) -> int | None:
-        """The newest complete round; None before the beginning is stored."""
-        rounds = self.manifest()["rounds"]
-        return max(map(int, rounds)) if rounds else None
-
-    def round_folder(self, number: int) -> Path:
-        return self.path / "rounds" / f"{number:04d}"
-
-    def digest_of(self, number: int) -> str:
-        """Digest of the adapter after a round, as the manifest recorded it."""
-        rounds = self.manifest()["rounds"]
-        if str(number) not in rounds:
-            known = f"0 to {max(map(int, rounds))}" if rounds else "none"
-            raise BadInput(f"{self.path.name} has no round {number}: complete rounds are {known}.")
-        return str(rounds[str(number)])
 
     def save_round(
         self,
@@ -199,41 +159,6 @@ class RunFolder:
             }
         )
         shutil.rmtree(self.spool, ignore_errors=True)
-
-    def record(self, number: int) -> RoundRecord | None:
-        """What was noted of a complete round; None if an older fedse made it. Raises `RunConflict` if it is damaged."""
-        digest = self.manifest().get("records", {}).get(str(number))
-        return None if digest is None else RoundRecord.read(self.round_folder(number), digest)
-
-    def check_state(self, number: int) -> None:
-        """Refuse a stored state, adapter and server's memory, that is not the one that was written."""
-        self.digest_of(number)
-        noted = self.record(number)
-        if noted is not None:
-            folder = self.round_folder(number)
-            record.check_files(folder, {name: item for name, item in noted.files.items() if name != reports.NAME})
-            memory = "server/memory.safetensors"
-            if memory not in noted.files and (folder / memory).exists():
-                raise RunConflict(f"{folder / memory} is not part of the round: move it away.")
-
-    def check_kept(self, client: str, number: int) -> None:
-        """Refuse files that a client keeps up to a round and that are not those that were written. Not of its buffer."""
-        for earlier in range(number + 1):
-            noted = self.record(earlier)
-            own = noted.clients.get(client, {}) if noted else {}
-            files = {name: digest for name, digest in own.items() if name.startswith(("private/", "adapters/"))}
-            record.check_files(self.client_folder(client), files)
-
-    def check_journal(self, client: str, name: str) -> None:
-        """Refuse a log of episodes that is not the one that was written."""
-        file = f"episodes/{name}.jsonl"
-        if name.isdecimal():
-            noted = self.record(int(name))
-            wanted = noted.clients.get(client, {}).get(file) if noted else None
-        else:
-            wanted = self.manifest().get("evaluations", {}).get(f"clients/{client}/{file}")
-        if wanted:
-            record.check_files(self.client_folder(client), {file: wanted})
 
     def fall_back(self, number: int, aside: Iterable[Path]) -> Path:
         """Make a round the newest one. What later rounds stored, and `aside`, goes where it does not count."""
@@ -265,27 +190,6 @@ class RunFolder:
                     path.replace(target)
         return place
 
-    def report(self, number: int) -> dict[str, Any] | None:
-        """What happened in a round; None where there is no report."""
-        path = self.round_folder(number) / reports.NAME
-        if not path.exists():
-            return None
-        noted = self.record(number)
-        return reports.read_report(path, noted.files.get(reports.NAME, "") if noted else "")
-
-    def missing(self) -> list[Path]:
-        """Reports and evaluations that were written and are not there."""
-        reported = [self.round_folder(number) / reports.NAME for number in range(1, (self.last_round() or 0) + 1)]
-        noted = [self.path / "evaluations" / name for name in self.manifest().get("evaluations", {}) if "/" not in name]
-        return [path for path in (*reported, *noted) if not path.exists()]
-
-    def evaluation(self, split: str, number: int, world: str = "") -> dict[str, Any] | None:
-        """A stored evaluation; None where there is none."""
-        path = self.evaluation_path(split, number, world)
-        if not path.exists():
-            return None
-        return reports.read_evaluation(path, self.manifest().get("evaluations", {}).get(path.name, ""))
-
     def store_evaluation(self, path: Path, result: Mapping[str, Any], further: Iterable[Path] = ()) -> None:
         """Write an evaluation and note it, with further files that belong to it."""
         text = json.dumps(result, indent=2) + "\n"
@@ -302,53 +206,11 @@ class RunFolder:
         """Where updates lie while a round is being aggregated."""
         return self.path / ".updates"
 
-    def client_folder(self, client: str) -> Path:
-        return self.path / "clients" / client
-
     def keep_clients_private(self) -> None:
         """What clients remember is for the account that runs them; somebody may open the folder to others later."""
         with atomic.explained(self.path):
             (self.path / "clients").mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def evaluation_path(self, split: str, number: int, world: str = "") -> Path:
-        return self.path / "evaluations" / f"{split}-{number:04d}{'-' + world if world else ''}.json"
-
-    def size(self) -> int:
-        return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
-
 
 _LOCK = ".lock"
 _OWN = {"experiment.yaml", "manifest.json", _LOCK, ".experiment.yaml.part", ".manifest.json.part"}
-
-
-class EventLog:
-    """Appends to events.jsonl. What happens to this file never stops a run."""
-
-    SKIPPED = frozenset({"episode"})
-
-    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
-        self.path = path
-        self.clock = clock
-        _drop_torn_line(path)
-
-    def record(self, event: str, **fields: Any) -> None:
-        if event in self.SKIPPED:
-            return
-        line = json.dumps({"time": round(self.clock(), 3), "event": event, **fields}, default=str)
-        try:
-            with during("disk"), self.path.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
-        except OSError:
-            # Observing a run may never end it; the round itself will say that the disk is full.
-            with suppress(OSError):
-                _drop_torn_line(self.path)
-
-
-def _drop_torn_line(path: Path) -> None:
-    """A killed process can leave half a line behind; cut it off, so that every line stays readable."""
-    # Whatever stands there in place of a log, a run goes on without one.
-    with suppress(OSError):
-        content = path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole != len(content):
-            os.truncate(path, whole)

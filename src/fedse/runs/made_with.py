@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fedse import __version__
+from fedse.events import Evaluated, Event, MadeWith, RoundFinished
 
-EVENT = "made_with"
+Maker = Mapping[str, Any]
 LIBRARIES = ("numpy", "torch", "transformers", "peft", "flwr")
-_RESULTS = ("round_finished", "evaluated")
 _WORDS = {
     **{name: f"{name} {{}}" for name in ("fedse", "commit", "sites", *LIBRARIES)},
     **{"python": "Python {}", "cores": "cores: {}", "threads": "threads: {}"},
@@ -67,33 +66,18 @@ def _commit() -> str:
         return ""
 
 
-def makers(events: Path) -> list[dict[str, Any]]:
+def makers(events: Iterable[Event]) -> list[Maker]:
     """With what the rounds and evaluations of a run were made, in the order in which each first made one. An empty one
     stands for those of an older fedse, which did not note it."""
-    found: list[dict[str, Any]] = []
-    now: dict[str, Any] = {}
-    for event in _read(events):
-        if event["event"] == EVENT:
-            now = {key: value for key, value in event.items() if key not in ("time", "event")}
-        elif event["event"] in _RESULTS and now not in found:
+    found: list[Maker] = []
+    now: Maker = {}
+    for event in events:
+        if isinstance(event, MadeWith):
+            now = event.details
+        elif isinstance(event, RoundFinished | Evaluated) and now not in found:
             found.append(now)
     return found
 
 
-def _read(events: Path) -> Iterator[dict[str, Any]]:
-    """What can be read of it: the log of a run may be damaged or gone, and the run is whole without it."""
-    try:
-        lines = events.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict) and "event" in event:
-            yield event
-
-
-def in_words(maker: dict[str, Any]) -> str:
+def in_words(maker: Maker) -> str:
     return ", ".join(_WORDS.get(key, "{}").format(value) for key, value in maker.items()) or "what was not noted"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fedse.adapters.files import read_adapter
 from fedse.errors import RunConflict
-from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
 from fedse.types import Adapter
 
 
-def shared_adapter(run: RunFolder, number: int) -> Adapter:
+def shared_adapter(run: RunView, number: int) -> Adapter:
     """Verified against the manifest. Where clients share nothing it is the beginning."""
     run.check_state(number)
     folder = run.round_folder(number)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from contextlib import suppress
 
-from fedse.protocols import Tracker
+from fedse.events import Event, Warned
+from fedse.protocols import Closes, Tracker
 
 
 class Trackers:
@@ -14,16 +15,23 @@ class Trackers:
     def __init__(self, trackers: Iterable[Tracker]) -> None:
         self.trackers = list(trackers)
 
-    def record(self, event: str, **fields: Any) -> None:
+    def record(self, event: Event) -> None:
         failed = []
         for tracker in list(self.trackers):
             try:
-                tracker.record(event, **fields)
+                tracker.record(event)
             except Exception as error:
                 # Observing a run may never end it: a tracker that fails (a closed terminal) is not asked again.
                 self.trackers.remove(tracker)
                 failed.append(
-                    f"the tracker {type(tracker).__name__} failed at '{event}' ({type(error).__name__}: {error})"
+                    f"the tracker {type(tracker).__name__} failed at '{event.name}' ({type(error).__name__}: {error})"
                 )
         for what in failed:
-            self.record("warning", kind="tracker_failed", message=f"{what} and is told nothing more.")
+            self.record(Warned(kind="tracker_failed", message=f"{what} and is told nothing more."))
+
+    def close(self) -> None:
+        for tracker in self.trackers:
+            if isinstance(tracker, Closes):
+                # As above: what was told is told, and the run is complete.
+                with suppress(Exception):
+                    tracker.close()

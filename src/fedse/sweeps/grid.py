@@ -33,7 +33,7 @@ from fedse.experiment_options import NAME, validated
 from fedse.methods import Method
 from fedse.plugins import PluginOptions
 from fedse.resuming import conflict
-from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
 from fedse.strict_yaml import KeyPath, read_yaml
 
 LONGEST_NAME = 100
@@ -69,13 +69,13 @@ class Cell:
         """Complete rounds; None before the run has begun."""
         if not (self.folder / "manifest.json").exists():
             return None
-        return RunFolder.existing(self.folder).last_round()
+        return RunView.existing(self.folder).last_round()
 
     def is_complete(self) -> bool:
         """All rounds, and the evaluations that follow the last one."""
         if self.rounds_done() != self.experiment.rounds_to_play:
             return False
-        run = RunFolder.existing(self.folder)
+        run = RunView.existing(self.folder)
         splits = ["validation", "test"] if self.experiment.evaluation.test_tasks != 0 else ["validation"]
         # A run that goes on sets aside what is damaged, and measures again.
         with suppress(RunConflict):

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedse.engines.flower.answers import read_answer, why
 from fedse.engines.flower.wire import Answer, Parcel, pack_task, to_records
+from fedse.events import Warned
 from fedse.federation.sites import Sites
 from fedse.types import ClientFailure, RoundTask
 
@@ -157,11 +158,9 @@ class GridEngine:
         return ClientFailure(client, task.name, _KINDS.get(code, "UnknownFailure"))
 
     def _unreadable(self, client: str, task: RoundTask, reason: str) -> ClientFailure:
-        self._sites.tracker.record(
-            "warning",
-            kind="unreadable_answer",
-            client=client,
-            task=task.name,
-            message=f"the answer of site '{client}' to {task.name} cannot be used ({reason}); the round goes on without it.",
+        message = (
+            f"the answer of site '{client}' to {task.name} cannot be used ({reason}); the round goes on without it."
         )
+        about = {"client": client, "task": task.name}
+        self._sites.tracker.record(Warned(kind="unreadable_answer", message=message, details=about))
         return ClientFailure(client, task.name, "UnreadableAnswer")

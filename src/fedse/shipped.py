@@ -1,0 +1,95 @@
+"""The plug-ins of the package: slot, short name, class."""
+
+from __future__ import annotations
+
+KNOWN: dict[str, dict[str, str]] = {
+    "world": {
+        "maze": "fedse.worlds.maze:Maze",
+        "wordle": "fedse.worlds.wordle:Wordle",
+        "textcraft": "fedse.worlds.textcraft:TextCraft",
+        "babyai": "fedse.worlds.babyai:BabyAI",
+        "webshop": "fedse.worlds.webshop:WebShop",
+        "gymnasium": "fedse.worlds.foreign.gymnasium_text:GymnasiumText",
+        "textarena": "fedse.worlds.foreign.textarena_game:TextArenaGame",
+        "reasoning_gym": "fedse.worlds.foreign.reasoning_gym_task:ReasoningGymTask",
+        "agentgym": "fedse.worlds.foreign.agentgym_client:AgentGymServer",
+    },
+    "model": {
+        "nano": "fedse.models.nano:Nano",
+        "smollm2": "fedse.models.smollm2:SmolLM2",
+        "tiny": "fedse.models.tiny:Tiny",
+        "huggingface": "fedse.models.huggingface:HuggingFace",
+        "served": "fedse.models.served:Served",
+        "table": "fedse.models.table:Table",
+    },
+    "policy": {
+        "transformer": "fedse.policies.transformer:TransformerPolicy",
+        "api": "fedse.policies.api:ApiPolicy",
+        "table": "fedse.policies.table:TablePolicy",
+    },
+    "start": {
+        "demonstrations": "fedse.rollouts.demonstrations:Demonstrations",
+        "recorded": "fedse.rollouts.recorded:Recorded",
+        "none": "fedse.rollouts.demonstrations:NoDemonstrations",
+    },
+    "curriculum": {
+        "uniform": "fedse.curricula.uniform:Uniform",
+    },
+    "judge": {
+        "world": "fedse.judges.world:WorldJudge",
+    },
+    "probe": {},
+    "filter": {
+        "success": "fedse.experience.filters:Success",
+        "none": "fedse.experience.filters:KeepAll",
+        "threshold": "fedse.experience.filters:Threshold",
+        "best_of_task": "fedse.experience.filters:BestOfTask",
+    },
+    "mix": {
+        "broadcast": "fedse.mixes.broadcast:Broadcast",
+        "personal": "fedse.mixes.personal:Personal",
+        "feddpa": "fedse.mixes.feddpa:FedDpa",
+        "fedalt": "fedse.mixes.fedalt:FedAlt",
+        "blend": "fedse.mixes.blend:Blend",
+    },
+    "learner": {
+        "imitation": "fedse.learners.imitation:Imitation",
+        "none": "fedse.learners.none:NoLearning",
+        "table": "fedse.learners.table:TableLearner",
+    },
+    "aggregator": {
+        "mean": "fedse.aggregators.mean:Mean",
+        "size_weighted": "fedse.aggregators.size_weighted:SizeWeighted",
+        "success_weighted": "fedse.aggregators.success_weighted:SuccessWeighted",
+        "adaptive": "fedse.aggregators.adaptive:Adaptive",
+        "fedavgm": "fedse.aggregators.fedavgm:FedAvgM",
+        "fedadam": "fedse.aggregators.fedadam:FedAdam",
+        "fedyogi": "fedse.aggregators.fedyogi:FedYogi",
+        "fedexp": "fedse.aggregators.fedexp:FedExP",
+        "fedexp_products": "fedse.aggregators.fedexp_products:FedExPProducts",
+        "median": "fedse.aggregators.median:CoordinateMedian",
+        "trimmed_mean": "fedse.aggregators.trimmed_mean:TrimmedMean",
+        "krum": "fedse.aggregators.krum:Krum",
+        "multi_krum": "fedse.aggregators.multi_krum:MultiKrum",
+        "norm_bounded": "fedse.aggregators.norm_bounded:NormBounded",
+        "flexlora": "fedse.aggregators.flexlora:FlexLora",
+        "lora_fair": "fedse.aggregators.lora_fair:LoraFair",
+        "ffa_lora": "fedse.aggregators.ffa_lora:FfaLora",
+        "rolora": "fedse.aggregators.rolora:RoLora",
+        "fedsa_lora": "fedse.aggregators.fedsa_lora:FedSaLora",
+        "fedex_lora": "fedse.aggregators.fedex_lora:FedExLora",
+        "flora": "fedse.aggregators.flora:Flora",
+        "task_arithmetic": "fedse.aggregators.task_arithmetic:TaskArithmetic",
+        "tsv_merge": "fedse.aggregators.tsv_merge:TsvMerge",
+        "iso_merge": "fedse.aggregators.iso_merge:IsoMerge",
+        "ties_merge": "fedse.aggregators.ties_merge:TiesMerge",
+        "compress_then_merge": "fedse.aggregators.compress_then_merge:CompressThenMerge",
+    },
+    "tracker": {
+        "tensorboard": "fedse.trackers.tensorboard:TensorBoard",
+    },
+    "engine": {
+        "local": "fedse.engines.local:LocalEngine",
+        "flower": "fedse.engines.flower.simulation:FlowerEngine",
+    },
+}

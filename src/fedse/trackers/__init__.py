@@ -1,0 +1,1 @@
+"""What is told of a run as it happens, and to whom."""
