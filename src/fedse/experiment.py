@@ -31,6 +31,7 @@ from fedse.known_before import expected_of, names_of
 from fedse.parts import MakePlayers, Parts, check_start, make_players, make_start, make_worlds, shared_players
 from fedse.plugins import build, capability, is_inline
 from fedse.privacy.door import Door
+from fedse.probes.after_learning import AfterLearning
 from fedse.probes.evaluation import Evaluation
 from fedse.protocols import Closes, DependsOnFiles, DependsOnNumbers, Engine, Mix, Tracker
 from fedse.resuming import (
@@ -115,6 +116,8 @@ def _build_client(
     )
     shares = experiment.sharing == "all"
     buffer = Buffer(folder / "buffer.sqlite", name, parts.model.chat.fingerprint, experiment.buffer)
+    evaluation = Evaluation(site, experiment.evaluation)
+    again = experiment.evaluation.after_learning
     return Client(
         site=site,
         adapters=ClientAdapters(folder, plan_of(parts.aggregator), build_mix(experiment, name), shares, site.joins),
@@ -122,10 +125,11 @@ def _build_client(
             site, parts.start, build("filter", experiment.filter), buffer, Journal(folder / "episodes")
         ),
         probes={
-            EVALUATION: Evaluation(site, experiment.evaluation),
+            EVALUATION: evaluation,
             **{label: build("probe", part, site) for label, part in experiment.labelled_probes().items()},
         },
         door=Door(folder / "ledger.jsonl", experiment.sending, names_of(experiment, origins, tuple(origins))),
+        after_learning=AfterLearning(evaluation, again) if again else None,
         **{slot: build(part.kind, part, site) for slot, part in experiment.client_slots().items()},
     )
 

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from fedse.clients.client import EVALUATION
 from fedse.clients.site import ExplorationOptions, Origin
 from fedse.errors import BadInput
+from fedse.evaluation.side_by_side import AFTER_LEARNING, AS_BROADCAST
 from fedse.experience.buffer import BufferOptions
 from fedse.experiment_file import explain, override
 from fedse.federation.checks import CheckOptions
@@ -168,7 +169,8 @@ class Experiment(PluginOptions):
         if self.sharing == "none" and not (self.in_process or self.engine.foreign):
             raise ValueError("clients that share nothing need no connection: use `engine: local` with `sharing: none`")
         labels = list(self.labelled_probes())
-        if len({*labels, EVALUATION}) <= len(self.probes) or not all(label.isidentifier() for label in labels):
+        taken = {EVALUATION, AFTER_LEARNING, AS_BROADCAST}
+        if len({*labels} - taken) < len(labels) or not all(label.isidentifier() for label in labels):
             raise ValueError(f"probes need names of their own, which are words: {', '.join(labels)}")
         self._check_newcomers()
         taking_part = self.participation
@@ -233,6 +235,11 @@ class Experiment(PluginOptions):
         """A name for each further probe, under which its scores are reported."""
         labels = numbered(re.split(r"[:.]", part.name.split("#")[0])[-1] for part in self.probes)
         return dict(zip((label.replace("#", "_") for label in labels), self.probes, strict=True))
+
+    def reported_probes(self) -> frozenset[str]:
+        """Names under which anything is measured beside success, by further probes or twice."""
+        twice = {AFTER_LEARNING, AS_BROADCAST} if self.evaluation.after_learning else set()
+        return frozenset({*self.labelled_probes(), *twice})
 
     def client_slots(self) -> dict[str, Part]:
         """What is chosen for the slots of a client's round, by the names of the fields."""

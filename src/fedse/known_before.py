@@ -19,7 +19,7 @@ def expected_of(experiment: Experiment) -> Expected:
     return Expected(
         worlds={client: tuple(labels) for client, labels in experiment.holdings().items()},
         metrics=_metrics(experiment),
-        probes=frozenset(experiment.labelled_probes()),
+        probes=experiment.reported_probes(),
         shares=_shares(experiment),
         explored=_explored(experiment),
         started=_started(experiment),
@@ -36,7 +36,7 @@ def names_of(experiment: Experiment, labels: Iterable[str], written: Collection[
     return Names(
         worlds=told_worlds(labels, written),
         metrics=_metrics(experiment),
-        probes=frozenset(experiment.labelled_probes()),
+        probes=experiment.reported_probes(),
         shares=_shares(experiment),
     )
 

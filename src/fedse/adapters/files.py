@@ -7,6 +7,7 @@ before the shared ones; the file's header says how many, and `read_adapter` take
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -67,10 +68,11 @@ def _as_one_pair(adapter: Adapter) -> tuple[Adapter, dict[str, str]]:
 
 
 def _widened(config: Mapping[str, Any], rank: int) -> dict[str, Any]:
-    """PEFT multiplies the product by lora_alpha / r: with more ranks alpha has to grow alike."""
+    """PEFT multiplies the product by lora_alpha / r, or by lora_alpha / sqrt(r): with more ranks alpha has to grow alike."""
     if not all(key in config for key in _SCALE):
         return dict(config)
-    alpha = config["lora_alpha"] * rank / config["r"]
+    wider = rank / config["r"]
+    alpha = config["lora_alpha"] * (math.sqrt(wider) if config.get("use_rslora") else wider)
     return {**config, "r": rank, "lora_alpha": int(alpha) if alpha == int(alpha) else alpha}
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
+from fedse.evaluation.side_by_side import SideBySide, mean_change
+
 
 def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
@@ -86,6 +88,35 @@ def change_table(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
         table.caption = f"macro {percent(before)} before, {percent(after)} after: {100 * (after - before):+.1f} points"
         table.caption_justify = "left"
     return table
+
+
+def side_by_side_table(found: Mapping[str, Mapping[int, SideBySide]]) -> Table:
+    """What aggregation made of what each client had learned, round by round."""
+    table = Table(
+        title="Validation success (%) after learning / as broadcast / difference",
+        caption="each client on the same tasks: with what it had learned in the round, and with what it made of the adapter "
+        "that came back; a negative difference is what aggregation took away",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("round", justify="right")
+    for name in found:
+        table.add_column(name, justify="right", no_wrap=True)
+    for number in sorted({number for rounds in found.values() for number in rounds}):
+        table.add_row(str(number), *(_beside(rounds.get(number)) for rounds in found.values()))
+    table.add_section()
+    table.add_row("mean", *(_points(mean_change(rounds)) for rounds in found.values()))
+    return table
+
+
+def _beside(pair: SideBySide | None) -> str:
+    if pair is None:
+        return "-"
+    return f"{percent(pair.after_learning)} / {percent(pair.as_broadcast)} / {_points(pair.change)}"
+
+
+def _points(change: float | None) -> str:
+    return "-" if change is None else f"{100 * change:+.1f}"
 
 
 def _number(value: float | None) -> str:

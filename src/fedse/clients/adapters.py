@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,6 +16,15 @@ from fedse.errors import BadInput
 from fedse.protocols import Mix
 from fedse.stopwatch import during
 from fedse.types import Adapter, Lessons, RoundTask, Sent, Vector
+
+
+@runtime_checkable
+class TrainsInParts(Protocol):
+    """A mix whose lessons end with something else than what its client plays with."""
+
+    def together(self, learned: Adapter) -> Adapter:
+        """What the client would play with now, of all that it has learned."""
+        ...
 
 
 class ClientAdapters:
@@ -55,6 +65,10 @@ class ClientAdapters:
             except StopIteration as ended:
                 whole: Adapter = ended.value
                 return whole
+
+    def learned(self, learned: Adapter) -> Adapter:
+        """What the client would play with after its lessons, if nobody answered what it sends."""
+        return self.mix.together(learned) if self.own is None and isinstance(self.mix, TrainsInParts) else learned
 
     def leaving(self, task: RoundTask, start: Adapter, learned: Adapter | None) -> Vector | None:
         """Keep what stays; the packed rest, or None where nothing was learned or nothing is shared."""

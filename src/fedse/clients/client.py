@@ -16,6 +16,7 @@ from fedse.clients.guards import asked_of, checked_plan, checked_scores, plain, 
 from fedse.clients.lessons import taught
 from fedse.clients.site import Site
 from fedse.errors import BadInput
+from fedse.evaluation.side_by_side import AFTER_LEARNING, AS_BROADCAST
 from fedse.privacy.door import Door
 from fedse.protocols import Curriculum, Judge, Probe, ScoresAhead, Shares
 from fedse.types import (
@@ -46,8 +47,9 @@ class Client:
         experience: Experience,
         probes: Mapping[str, Probe],
         door: Door,
+        after_learning: Probe | None = None,
     ) -> None:
-        """The probe named `EVALUATION` is there in every client."""
+        """The probe named `EVALUATION` is there in every client. `after_learning` plans tasks that are among its own."""
         self.site = site
         self.adapters = adapters
         self.curriculum = curriculum
@@ -55,6 +57,7 @@ class Client:
         self.experience = experience
         self.probes = probes
         self.door = door
+        self.after_learning = after_learning
         telling = adapters.own is None and site.learns
         self._sharing = [item for item in (curriculum, judge, *probes.values()) if telling and isinstance(item, Shares)]
         names = [plugin.shares for plugin in self._sharing]
@@ -88,6 +91,8 @@ class Client:
             name: checked_scores(self.site, name, self.probes[name].score(task, own)) for name, own in measured.items()
         }
         tested = measured.pop(EVALUATION)
+        if self.after_learning is not None and task.split == "validation":
+            scores[AS_BROADCAST] = checked_scores(self.site, AS_BROADCAST, self.after_learning.score(task, tested))
         self.experience.log(f"probes-{task.name}", [*chain.from_iterable(measured.values())])
         if task.kind == "evaluate":
             self.experience.log(task.name, tested)
@@ -97,6 +102,10 @@ class Client:
         judged = yield from asked_of(self.judge, self.judge.judge(finished, entering))
         memory = self.experience.of_round(task.round, tested, with_rewards(explored, judged))
         adapter, metrics = (yield from taught(self.adapters.lessons(task), memory)) or (None, {})
+        if self.after_learning is not None and adapter is not None:
+            again = yield Play(self.adapters.learned(adapter), self.after_learning.plan(task))
+            self.experience.log(f"{AFTER_LEARNING}-{task.name}", again)
+            scores[AFTER_LEARNING] = checked_scores(self.site, AFTER_LEARNING, self.after_learning.score(task, again))
         vector = self.adapters.leaving(task, memory.start, adapter)
         if adapter is not None:
             memory.learned()

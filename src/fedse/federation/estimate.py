@@ -51,6 +51,7 @@ def estimate(
         evaluated = (
             2 * evaluation.tasks
             + max(0, rounds - 1) * between
+            + (rounds * evaluation.after_learning if client.site.learns else 0)
             + (200 if (test := evaluation.test_tasks) is None else test)
         )
         for label, place in client.site.places.items():

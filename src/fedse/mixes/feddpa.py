@@ -39,14 +39,17 @@ class FedDpa(Personal):
         self.weight = weight
 
     def compose(self, sent: Sent, kept: Tensors) -> Adapter:
-        both = super().compose(sent, kept)
+        return self.together(super().compose(sent, kept))
+
+    def together(self, learned: Adapter) -> Adapter:
+        """Both, with the weight that the shared one has at play."""
         # The scale of B is the scale of the product.
         weighed = {
             name: tensor * self.weight
-            for name, tensor in _shared(both).items()
+            for name, tensor in _shared(learned).items()
             if factor(name) == "B" or not factor(name)
         }
-        return Adapter({**both.tensors, **weighed}, both.config)
+        return Adapter({**learned.tensors, **weighed}, learned.config)
 
     def lessons(self, sent: Sent, adapter: Adapter) -> Lessons:
         own = yield replace(adapter, frozen=adapter.frozen | _shared(adapter).keys())

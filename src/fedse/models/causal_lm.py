@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -25,7 +26,13 @@ class LoraOptions(PluginOptions):
     rank: int = Field(default=8, ge=1)
     """Inner dimension of the two factors."""
     alpha: int = Field(default=16, ge=1)
-    """Scale: the adapter's product is multiplied by alpha / rank."""
+    """Scale: the adapter's product is multiplied by alpha / rank, or as `scaling` and `clients` say."""
+    scaling: Literal["rank", "sqrt_rank"] = "rank"
+    """What alpha is divided by: the rank, or its square root, which keeps steps alike from rank to rank (rsLoRA, arXiv
+    2312.03732)."""
+    clients: int = Field(default=1, ge=1)
+    """The scale is multiplied by the square root of this. With `scaling: sqrt_rank` and the number of sites it is
+    alpha * sqrt(sites / rank), against what a mean of so many changes takes away (SFed-LoRA, arXiv 2603.08058)."""
     targets: str | list[str] = "all-linear"
     """Modules that get an adapter: "all-linear" (without the output layer), or names such as q_proj."""
 
@@ -81,7 +88,9 @@ class CausalLM:
             )
         config = peft.LoraConfig(
             r=lora.rank,
-            lora_alpha=lora.alpha,
+            # PEFT knows alpha alone, so that an exported adapter has the same scale wherever it is loaded.
+            lora_alpha=lora.alpha if lora.clients == 1 else lora.alpha * math.sqrt(lora.clients),
+            use_rslora=lora.scaling == "sqrt_rank",
             lora_dropout=0.0,
             target_modules=lora.targets,
             task_type="CAUSAL_LM",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedse.clients.client import EVALUATION
 from fedse.clients.site import Site
@@ -32,6 +32,19 @@ class EvaluationOptions(PluginOptions):
     """Validation tasks in the rounds between; as many as `tasks` when not set, none when 0."""
     test_tasks: int | None = Field(default=200, ge=0)
     """Test tasks of each world, played once after the last round; all of them when null, no test when 0."""
+    after_learning: int = Field(default=0, ge=0)
+    """Validation tasks of each world that a site also plays in every round with what it has learned, before it sends; they
+    are among those that the next broadcast adapter is measured on, so that both numbers can be compared. None when 0."""
+
+    @model_validator(mode="after")
+    def _played_both_times(self) -> EvaluationOptions:
+        measured = self.tasks if self.between is None else min(self.tasks, self.between)
+        if self.after_learning > measured:
+            raise ValueError(
+                f"`after_learning` is {self.after_learning}, and adapters that enter a round are measured on {measured} "
+                "tasks: choose no more, or raise `tasks` and `between`"
+            )
+        return self
 
 
 class Evaluation:
@@ -44,19 +57,27 @@ class Evaluation:
         self._beside: dict[HeldOut, Callable[[], list[reference.Outcomes] | None]] = {}
 
     def plan(self, task: RoundTask) -> list[Episode]:
+        return self.first(task, self._count(task))
+
+    def score(self, task: RoundTask, played: Sequence[Trajectory]) -> list[WorldScore]:
+        return self.score_of(task, played, self._count(task))
+
+    def first(self, task: RoundTask, count: int | None) -> list[Episode]:
+        """So many tasks of each world; more of them begin with the same ones."""
         return [
             self.site.episode(label, item, Purpose.EVALUATE, task.round)
             for label in self.site.places
             if task.world in ("", label)
-            for item in _tasks(self.site.places[label].world, task.split, self._count(task))
+            for item in _tasks(self.site.places[label].world, task.split, count)
         ]
 
-    def score(self, task: RoundTask, played: Sequence[Trajectory]) -> list[WorldScore]:
+    def score_of(self, task: RoundTask, played: Sequence[Trajectory], count: int | None) -> list[WorldScore]:
+        """What came of so many tasks of each world."""
         scores = []
         for label in self.site.places:
             own = [item for item in played if item.world == label]
             if own:
-                held_out = label, task.split, self._count(task)
+                held_out = label, task.split, count
                 if held_out not in self._references:
                     self._references[held_out] = self._measured(held_out)
                 scores.append(score(label, task.split, own, *self._references[held_out]))
