@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from fedse.clients.site import Origin, Place, Site
 from fedse.engines.local import LocalEngine
 from fedse.errors import BadInput, RunConflict, Stopped
 from fedse.evaluation.plot import draw_run
-from fedse.events import MadeWith, Warned
+from fedse.events import Warned
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
 from fedse.experiment_file import differences
@@ -45,11 +44,9 @@ from fedse.resuming import (
 )
 from fedse.rollouts.player import check_actions
 from fedse.rollouts.stepping import MakeWorld
-from fedse.runs import event_log, made_with
-from fedse.runs.event_log import EventLog
 from fedse.runs.folder import RunFolder
 from fedse.runs.reading import RunView
-from fedse.runs.trackers import Trackers
+from fedse.runs.trackers import Trackers, build_trackers, told_of
 from fedse.types import Adapter, Split
 
 __all__ = ["Experiment", "load_experiment", "open_run", "run", "stored_experiment"]
@@ -213,7 +210,7 @@ def assemble(
     model is built only if the run has no adapter yet.
     """
     aggregator = build("aggregator", experiment.aggregator) if parts is None else parts.aggregator
-    tracker = _tracker(run, trackers, parts)
+    tracker = told_of(run.path, trackers, parts.model if parts else None, at_sites=parts is None)
     sites = Sites(
         names=tuple(sorted(experiment.holdings())),
         run=experiment.name,
@@ -256,19 +253,6 @@ def beginning(experiment: Experiment, parts: Parts | None) -> Adapter:
     model = build("model", experiment.model) if parts is None else parts.model
     initial: Adapter = model.initial_adapter(experiment.seed)
     return initial if experiment.begins_with is None else first_adapter(experiment.begins_with, initial)
-
-
-def _tracker(run: RunFolder, trackers: Iterable[Tracker], parts: Parts | None) -> Tracker:
-    tracker = Trackers([EventLog(run.path / event_log.NAME, time.time), *trackers])
-    elsewhere = {"sites": "on other machines"} if parts is None else {}
-    # Observing a run may never end it, whatever a model of somebody's own says of itself.
-    with suppress(Exception):
-        tracker.record(MadeWith(details={**made_with.describe(parts.model if parts else None), **elsewhere}))
-    return tracker
-
-
-def _chosen_trackers(experiment: Experiment, run: Path) -> list[Tracker]:
-    return [build("tracker", part, run) for part in experiment.trackers]
 
 
 def one_site(experiment: Experiment, folder: Path, name: str) -> Engine:
@@ -346,7 +330,7 @@ def _prepared(
     worlds = {} if parts is None else world_versions(parts)
     check_worlds(path, worlds)
     check_start_adapter(path, experiment.begins_with)
-    told = [*trackers, *_chosen_trackers(experiment, path)]
+    told = [*trackers, *build_trackers(experiment.trackers, path)]
     # Whether an adapter from outside fits is found out before anything is written.
     first = beginning(experiment, parts) if experiment.begins_with and not has_beginning(path) else None
     folder.begin(experiment.to_yaml(), experiment.digest(), start, worlds)
@@ -387,7 +371,7 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Seque
         )
     parts = build_parts(experiment)
     check_worlds(folder.path, world_versions(parts))
-    told = [*trackers, *_chosen_trackers(experiment, folder.path)]
+    told = [*trackers, *build_trackers(experiment.trackers, folder.path)]
     folder.lock()
     try:
         check(folder)

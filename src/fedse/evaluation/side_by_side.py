@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fedse.evaluation.measured import world_name
-from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
 
 AFTER_LEARNING, AS_BROADCAST = "after_learning", "as_broadcast"
 """Names under which clients tell what they reach with what they have learned, and with what they enter a round."""
@@ -25,7 +25,7 @@ class SideBySide(NamedTuple):
         return None if self.as_broadcast is None else self.as_broadcast - self.after_learning
 
 
-def side_by_side(run: RunFolder) -> dict[str, dict[int, SideBySide]]:
+def side_by_side(run: RunView) -> dict[str, dict[int, SideBySide]]:
     """Of each client and world the rounds in which it learned; nothing where the experiment does not ask for it."""
     found: dict[str, dict[int, SideBySide]] = {}
     for number in range(1, (run.last_round() or 0) + 1):

@@ -1,12 +1,18 @@
-"""Several trackers as one."""
+"""Several trackers as one, and who they are."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
-from fedse.events import Event, Warned
+from fedse.events import Event, MadeWith, Warned
+from fedse.plugins import Part, build
 from fedse.protocols import Closes, Tracker
+from fedse.runs import event_log, made_with
+from fedse.runs.event_log import EventLog
 
 
 class Trackers:
@@ -35,3 +41,18 @@ class Trackers:
                 # As above: what was told is told, and the run is complete.
                 with suppress(Exception):
                     tracker.close()
+
+
+def build_trackers(chosen: Iterable[Part], run: Path) -> list[Tracker]:
+    """Those that an experiment names."""
+    return [build("tracker", part, run) for part in chosen]
+
+
+def told_of(run: Path, trackers: Iterable[Tracker], model: Any, at_sites: bool) -> Trackers:
+    """Everybody who is told of a run, its log first. The beginning is told: with what it is made."""
+    told = Trackers([EventLog(run / event_log.NAME, time.time), *trackers])
+    elsewhere = {"sites": "on other machines"} if at_sites else {}
+    # Observing a run may never end it, whatever a model of somebody's own says of itself.
+    with suppress(Exception):
+        told.record(MadeWith(details={**made_with.describe(model), **elsewhere}))
+    return told
