@@ -29,9 +29,9 @@ from fedse.experiment import load_experiment
 from fedse.models.nano import Nano
 from fedse.plugins import build
 from fedse.protocols import Chat, Reply, Usage
-from fedse.rollouts.demonstrations import Demonstrations
 from fedse.rollouts.player import Player
 from fedse.seeds import generator
+from fedse.starts.demonstrations import Demonstrations
 from fedse.stopwatch import Stopwatch, during, running
 from fedse.types import Episode, Purpose, Sampling, Task, Trajectory
 

@@ -14,7 +14,7 @@ from fedse.models.huggingface import HuggingFace
 from fedse.models.nano import Nano
 from fedse.models.tiny import byte_tokenizer
 from fedse.plugins import resolve
-from fedse.rollouts.demonstrations import Demonstrations
+from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Outcome, Purpose, Trajectory
 
 

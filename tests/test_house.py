@@ -24,7 +24,7 @@ LAYERS = [
     {"adapters"},
     {"worlds", "models", "experience", "runs", "privacy"},
     {"policies", "rollouts", "learners", "aggregators"},
-    {"evaluation"},
+    {"evaluation", "starts", "filters"},
     {"clients"},
     {"curricula", "judges", "mixes", "probes", "trackers"},
     {"federation"},

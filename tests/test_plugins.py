@@ -60,7 +60,7 @@ def test_a_path_that_is_no_path_is_an_unknown_name(name: str) -> None:
         ("json.no_such:X", "no module 'json.no_such'"),
         ("json:Nope", "has no class 'Nope'"),
         ("json:dumps", "is not a class"),
-        ("fedse.experience.filters:Success:X", "has no class 'Success:X'"),
+        ("fedse.filters.success:Success:X", "has no class 'Success:X'"),
     ],
 )
 def test_a_dotted_path_that_leads_nowhere_says_where_it_ends(name: str, said: str) -> None:

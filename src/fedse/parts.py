@@ -13,8 +13,8 @@ from fedse.errors import BadInput, FedseError
 from fedse.events import Warned
 from fedse.plugins import Part, build
 from fedse.protocols import CanBeChecked, Model, Policy, Start
-from fedse.rollouts.starts_by_client import StartsByClient
 from fedse.rollouts.stepping import MakeWorld
+from fedse.starts.by_client import StartsByClient
 from fedse.worlds.answers import BREAKING, reason, tasks_of
 from fedse.worlds.training_part import TrainingPart, part_of
 from fedse.worlds.world import World

@@ -28,9 +28,9 @@ KNOWN: dict[str, dict[str, str]] = {
         "table": "fedse.policies.table:TablePolicy",
     },
     "start": {
-        "demonstrations": "fedse.rollouts.demonstrations:Demonstrations",
-        "recorded": "fedse.rollouts.recorded:Recorded",
-        "none": "fedse.rollouts.demonstrations:NoDemonstrations",
+        "demonstrations": "fedse.starts.demonstrations:Demonstrations",
+        "recorded": "fedse.starts.recorded:Recorded",
+        "none": "fedse.starts.none:NoDemonstrations",
     },
     "curriculum": {
         "uniform": "fedse.curricula.uniform:Uniform",
@@ -40,10 +40,10 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "probe": {},
     "filter": {
-        "success": "fedse.experience.filters:Success",
-        "none": "fedse.experience.filters:KeepAll",
-        "threshold": "fedse.experience.filters:Threshold",
-        "best_of_task": "fedse.experience.filters:BestOfTask",
+        "success": "fedse.filters.success:Success",
+        "none": "fedse.filters.none:KeepAll",
+        "threshold": "fedse.filters.threshold:Threshold",
+        "best_of_task": "fedse.filters.best_of_task:BestOfTask",
     },
     "mix": {
         "broadcast": "fedse.mixes.broadcast:Broadcast",

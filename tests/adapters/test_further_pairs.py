@@ -20,7 +20,7 @@ from fedse.adapters.swap import read_adapter as read_out  # noqa: E402
 from fedse.learners.imitation import Imitation  # noqa: E402
 from fedse.models.tiny import Tiny  # noqa: E402
 from fedse.policies.transformer import TransformerPolicy  # noqa: E402
-from fedse.rollouts.demonstrations import Demonstrations  # noqa: E402
+from fedse.starts.demonstrations import Demonstrations  # noqa: E402
 from fedse.types import Adapter  # noqa: E402
 from fedse.worlds.maze import Maze  # noqa: E402
 

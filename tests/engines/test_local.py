@@ -17,8 +17,8 @@ from fedse.engines import local
 from fedse.events import Event, RoundFinished
 from fedse.experiment import Experiment, assemble, build_parts
 from fedse.probes.evaluation import evaluation_of
-from fedse.rollouts import demonstrations
 from fedse.runs.folder import RunFolder
+from fedse.starts import demonstrations
 from fedse.types import RoundTask, Trajectory
 from fedse.worlds import reference
 from fedse.worlds.world import World

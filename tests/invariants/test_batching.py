@@ -15,9 +15,9 @@ from fedse.learners.packing import examples_of
 from fedse.learners.passes import pass_for
 from fedse.policies.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
-from fedse.rollouts.demonstrations import Demonstrations
 from fedse.rollouts.player import Player
 from fedse.seeds import generator, stream
+from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Adapter, Episode, Purpose, Sampling
 from fedse.worlds.maze import Maze
 from fedse.worlds.wordle import Wordle

@@ -15,7 +15,7 @@ from fedse.learners.lanes import Lanes
 from fedse.learners.likelihood import Fitting, pull_back
 from fedse.learners.packing import examples_of, group
 from fedse.models.table import Table
-from fedse.rollouts.demonstrations import Demonstrations
+from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Lesson
 from fedse.worlds.maze import Maze
 

@@ -18,7 +18,7 @@ from fedse.learners.packed_llama import PackedLlama
 from fedse.learners.packing import Example
 from fedse.learners.passes import PackedPass, PaddedPass, Pass, RecordedPass, pass_for
 from fedse.models.tiny import Tiny
-from fedse.rollouts.demonstrations import Demonstrations
+from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Lesson
 from fedse.worlds.maze import Maze
 

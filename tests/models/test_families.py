@@ -18,7 +18,7 @@ from fedse.learners.padded_network import PaddedNetwork
 from fedse.models.causal_lm import CausalLM
 from fedse.models.tiny import byte_tokenizer
 from fedse.policies.transformer import TransformerPolicy
-from fedse.rollouts.demonstrations import demonstrate
+from fedse.starts.demonstrations import demonstrate
 from fedse.types import Adapter, Sampling
 from fedse.worlds.maze import Maze
 

@@ -20,7 +20,7 @@ from fedse.learners.imitation import Imitation
 from fedse.models.huggingface import HuggingFace
 from fedse.models.tiny import Tiny
 from fedse.policies.transformer import TransformerPolicy
-from fedse.rollouts.demonstrations import demonstrate
+from fedse.starts.demonstrations import demonstrate
 from fedse.types import Adapter, Sampling, Trajectory
 from fedse.worlds.maze import Maze
 

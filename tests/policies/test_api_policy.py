@@ -29,9 +29,9 @@ from fedse.models.served import Served
 from fedse.policies import rate_limit
 from fedse.policies.api import ApiPolicy
 from fedse.protocols import Reply
-from fedse.rollouts.demonstrations import demonstrate
 from fedse.rollouts.player import Player
 from fedse.runs.folder import RunFolder
+from fedse.starts.demonstrations import demonstrate
 from fedse.types import Adapter, Episode, Outcome, Purpose, Sampling, Task
 from fedse.worlds.maze import Maze
 

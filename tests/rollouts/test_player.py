@@ -8,8 +8,8 @@ import pytest
 
 from fedse.models.chat import ByteChat
 from fedse.policies.scripted import ScriptedPolicy
-from fedse.rollouts.demonstrations import Demonstrations, demonstrate
 from fedse.rollouts.player import Player
+from fedse.starts.demonstrations import Demonstrations, demonstrate
 from fedse.types import Episode, Outcome, Purpose, Sampling, Task, Trajectory
 from fedse.worlds.maze import Maze
 from fedse.worlds.wordle import Wordle

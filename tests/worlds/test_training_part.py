@@ -20,9 +20,9 @@ from fedse.experiment import Experiment, build_clients, build_parts
 from fedse.federation.estimate import estimate
 from fedse.models.chat import ByteChat
 from fedse.plugins import resolve
-from fedse.rollouts.demonstrations import Demonstrations, demonstrate
-from fedse.rollouts.recorded import Recorded
 from fedse.runs.folder import RunFolder
+from fedse.starts.demonstrations import Demonstrations, demonstrate
+from fedse.starts.recorded import Recorded
 from fedse.types import SPLITS, Purpose, Split
 from fedse.worlds.answers import tasks_of
 from fedse.worlds.maze import Maze

@@ -13,7 +13,7 @@ from fedse.errors import WorldBroke
 from fedse.experience.records import to_record
 from fedse.probes.evaluation import evaluation_of
 from fedse.protocols import KnowsItsSize, Learner, Model, Policy
-from fedse.rollouts.demonstrations import demonstrate
+from fedse.starts.demonstrations import demonstrate
 from fedse.types import Adapter, Sampling, Trajectory
 from fedse.worlds.answers import blamed, plain_text, tasks_of
 from fedse.worlds.world import World

@@ -17,8 +17,8 @@ from fedse.experiment import Experiment, build_clients, build_parts, prepare
 from fedse.federation.estimate import estimate
 from fedse.known_before import expected_of
 from fedse.models.chat import ByteChat
-from fedse.rollouts.demonstrations import Demonstrations
 from fedse.runs.folder import RunFolder
+from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Purpose
 from fedse.worlds.maze import Maze
 

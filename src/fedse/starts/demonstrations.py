@@ -20,16 +20,6 @@ from fedse.worlds.answers import BREAKING, finite_number, plain_text, tasks_of
 from fedse.worlds.world import World
 
 
-class NoDemonstrations:
-    """Begin with an empty buffer: whatever is learned comes from the agent's own successes."""
-
-    empty = True
-
-    def trajectories(self, client: str, label: str, world: World, chat: Chat, seed: int) -> list[Trajectory]:
-        del client, label, world, chat, seed
-        return []
-
-
 class Demonstrations:
     """Successful episodes of the world's expert on training tasks, tokenised once."""
 

@@ -9,11 +9,12 @@ import pytest
 
 from fedse.errors import BadInput
 from fedse.models.chat import ByteChat
-from fedse.rollouts import demonstrations
 from fedse.rollouts.beside import begin_beside
-from fedse.rollouts.demonstrations import Demonstrations, NoDemonstrations
-from fedse.rollouts.starts_by_client import StartsByClient
 from fedse.rollouts.stepping import MakeWorld
+from fedse.starts import demonstrations
+from fedse.starts.by_client import StartsByClient
+from fedse.starts.demonstrations import Demonstrations
+from fedse.starts.none import NoDemonstrations
 from fedse.types import Trajectory
 from fedse.worlds.maze import Maze
 from fedse.worlds.wordle import Wordle

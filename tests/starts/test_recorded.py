@@ -18,9 +18,9 @@ from fedse.experiment import Experiment, assemble, build_parts, prepare
 from fedse.learners.table import TableLearner
 from fedse.models.chat import ByteChat
 from fedse.models.table import Table
-from fedse.rollouts.demonstrations import Demonstrations
-from fedse.rollouts.recorded import Recorded
 from fedse.runs.folder import RunFolder
+from fedse.starts.demonstrations import Demonstrations
+from fedse.starts.recorded import Recorded
 from fedse.types import Outcome, Purpose, Trajectory
 from fedse.worlds.foreign.agentgym_client import AgentGymServer
 from fedse.worlds.maze import Maze

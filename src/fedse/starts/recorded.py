@@ -12,8 +12,8 @@ from fedse.errors import BadInput
 from fedse.events import Warned
 from fedse.plugins import FilePath, PluginOptions
 from fedse.protocols import Chat, Model
-from fedse.rollouts.agentgym_file import Problem, Record, RecordFile, read_records
-from fedse.rollouts.demonstrations import demonstration, tokenised
+from fedse.starts.agentgym_file import Problem, Record, RecordFile, read_records
+from fedse.starts.demonstrations import demonstration, tokenised
 from fedse.types import Split, Trajectory
 from fedse.worlds.answers import tasks_of
 from fedse.worlds.foreign.agentgym_client import AgentGymServer

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from fedse.experience.filters import BestOfTask, KeepAll, Success, Threshold
+from fedse.filters.best_of_task import BestOfTask
+from fedse.filters.none import KeepAll
+from fedse.filters.success import Success
+from fedse.filters.threshold import Threshold
 from fedse.types import Outcome, Purpose, Step, Trajectory
 
 STEP = Step("seen", "Thought: t\nAction: a", "t", "a", True)

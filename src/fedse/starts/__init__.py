@@ -1,0 +1,1 @@
+"""What buffers begin with."""
