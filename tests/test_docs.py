@@ -6,22 +6,20 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from fedse.cli.reference import render
 from fedse.experience.buffer import read_file
+from fedse_command import command
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
 def fedse(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    line = [sys.executable, "-m", "fedse", *arguments]
-    return subprocess.run(line, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
+    return command(*arguments, folder=folder, environment={**os.environ, "PYTHONPATH": str(folder)})
 
 
 @pytest.fixture(scope="module")

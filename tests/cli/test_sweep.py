@@ -14,6 +14,7 @@ import pytest
 import fedse
 from fedse.experiment import load_experiment
 from fedse.runs.folder import RunFolder
+from fedse_command import command
 
 SWEEP = """
 name: grid
@@ -29,14 +30,6 @@ experiment:
   exploration: {tasks: 4}
   evaluation: {tasks: 2, test_tasks: 2}
 """
-
-
-def line(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "fedse", *map(str, arguments)]
-
-
-def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(line(*arguments), capture_output=True, text=True, cwd=folder, timeout=120)
 
 
 def test_a_failure_is_named_the_rest_is_done_and_done_is_skipped(tmp_path: Path) -> None:
@@ -62,9 +55,8 @@ def test_a_failure_is_named_the_rest_is_done_and_done_is_skipped(tmp_path: Path)
 @pytest.mark.parametrize("stop", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.torture)])
 def test_an_interrupted_sweep_goes_on_to_the_same_result(tmp_path: Path, stop: signal.Signals) -> None:
     (tmp_path / "sweep.yaml").write_text(SWEEP.replace("ROUNDS", "15") + "methods: [fed_se, local_se]\n")
-    process = subprocess.Popen(
-        line("sweep", "sweep.yaml", "--processes", 2), cwd=tmp_path, stdout=subprocess.PIPE, text=True
-    )
+    line = [sys.executable, "-m", "fedse", "sweep", "sweep.yaml", "--processes", "2"]
+    process = subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     begun = tmp_path / "runs/grid/fed_se-s0/rounds/0002"
     limit = time.monotonic() + 60
     while not begun.exists() and time.monotonic() < limit:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +11,7 @@ import pytest
 import fedse
 from fedse.experiment import Experiment
 from fedse.runs.folder import RunFolder
-
-
-def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "fedse", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, cwd=folder, timeout=120)
+from fedse_command import command
 
 
 @pytest.mark.slow

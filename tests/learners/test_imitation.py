@@ -22,7 +22,7 @@ from fedse.worlds.maze import Maze
 
 @pytest.fixture(scope="module")
 def demonstrations(tiny: Any) -> Any:
-    world = Maze(rules="brief", observation_length="brief")
+    world = Maze(rules="brief", observation_length="brief", size=3)
     return Demonstrations(12).trajectories("maze", "maze", world, tiny.chat, 0)
 
 

@@ -34,6 +34,7 @@ from fedse.runs.folder import RunFolder
 from fedse.starts.demonstrations import demonstrate
 from fedse.types import Adapter, Episode, Outcome, Purpose, Sampling, Task
 from fedse.worlds.maze import Maze
+from fedse_command import command
 
 pytest.importorskip("openai")
 
@@ -527,10 +528,8 @@ def test_a_run_goes_on_with_another_server_and_other_limits_but_not_with_another
     assert sorted(json.loads((resumed.folder / "manifest.json").read_text())["rounds"]) == ["0", "1", "2"]
 
 
-def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "SERVER_KEY": KEY}
-    line = [sys.executable, "-m", "fedse", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
+def with_key(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    return command(*arguments, folder=folder, environment={**os.environ, "SERVER_KEY": KEY})
 
 
 @pytest.mark.slow
@@ -543,18 +542,18 @@ def test_the_key_reaches_the_server_and_nothing_else(tmp_path: Path) -> None:
         told = {"url": server.url, "model": "m", "key_from": "SERVER_KEY", "slots": 4, "retries": 1}
         file = tmp_path / "e.yaml"
         file.write_text(experiment(server, rounds=1, policy={"name": "api", **told}).to_yaml())
-        run = command("run", file, folder=tmp_path)
+        run = with_key("run", file, folder=tmp_path)
         assert run.returncode == 0, run.stderr
         assert {headers["authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
-        shown = command("show", "runs/served", folder=tmp_path)
-        exported = command(
+        shown = with_key("show", "runs/served", folder=tmp_path)
+        exported = with_key(
             "export", "runs/served", "out.jsonl", "--what", "experience", "--client", "east", folder=tmp_path
         )
         server.behaviour = lambda number, body: refusal(500, f"broken for {KEY}")
-        broken = command("eval", "runs/served", folder=tmp_path)
+        broken = with_key("eval", "runs/served", folder=tmp_path)
         server.behaviour = lambda number, body: refusal(401, f"Incorrect API key provided: {KEY}")
-        locked = command("eval", "runs/served", folder=tmp_path)
-    refused = command("export", "runs/served", "out", folder=tmp_path)
+        locked = with_key("eval", "runs/served", folder=tmp_path)
+    refused = with_key("export", "runs/served", "out", folder=tmp_path)
     assert "NO UPDATE: the learner abstained" in run.stdout
     assert "NOT COUNTED: " in run.stdout and "replies whose tokens the server did not tell" in run.stdout
     assert shown.returncode == exported.returncode == 0
@@ -581,7 +580,7 @@ def test_no_rounds_are_a_pure_evaluation(tmp_path: Path) -> None:
         "test-0000.json",
     }
     assert len((result.folder / "clients/east/episodes/test-0000.jsonl").read_text().splitlines()) == 4
-    shown = command("show", "served", "--split", "test", folder=tmp_path)
+    shown = with_key("show", "served", "--split", "test", folder=tmp_path)
     assert shown.returncode == 0 and "Action:" in shown.stdout, shown.stderr
 
 
