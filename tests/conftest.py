@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -13,6 +14,8 @@ import pytest
 
 import factored_table
 import fedse
+from fedse.evaluation.curves import curves
+from fedse.evaluation.plot import draw_run
 from fedse.experiment import Experiment
 
 
@@ -56,6 +59,28 @@ def one_thread() -> Iterator[None]:
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() > 1:
         torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def runs_draw_nothing() -> Iterator[None]:
+    """A picture takes as long as a small run. Commands draw theirs, and so do tests that ask for `pictures`."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(fedse.experiment, "draw_run", lambda run: curves(run) and None)
+        yield
+
+
+@pytest.fixture
+def pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fedse.experiment, "draw_run", draw_run)
+
+
+@pytest.fixture
+def only_new_objects() -> Iterator[None]:
+    """The garbage collector sees what a test makes: the modules of a test process are a million objects besides."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ def test_it_is_the_experiment_that_was_promised() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("pictures")
 def test_a_short_one_runs_to_its_table_and_picture(tmp_path: Path) -> None:
     pytest.importorskip("peft")
     settings = ["rounds=1", "exploration.tasks=4", "evaluation.tasks=4", "model.threads=1"]
