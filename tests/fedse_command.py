@@ -1,11 +1,12 @@
 """`fedse` as a command of its own process, without the second that importing it takes.
 
-One process imports fedse and waits. For every command it forks a child with a folder, an environment, an exit code and output
-of its own, which ends as any interpreter does. Tests about starting, imports or signals start `python -m fedse`.
+One process imports fedse and waits. For every command it forks a child with a folder, an environment, an exit code and an
+output of its own, which ends as any interpreter does. Tests about starting, imports or signals start `python -m fedse`.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
@@ -64,6 +65,7 @@ def _next_command() -> dict[str, Any] | None:
     """Returns in a child of its own for every order, and in this process when there are no more."""
     for name in ("fedse.cli", "fedse.experiment", "matplotlib.figure"):
         __import__(name)
+    gc.freeze()  # Collecting what all children share would copy it for each of them.
     for order in sys.stdin:
         child = os.fork()
         if child == 0:

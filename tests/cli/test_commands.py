@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
 import fedse
+from fedse.cli import app, doctor
 from fedse.experiment import Experiment
 from fedse.runs.folder import RunFolder
 from fedse_command import command
+
+
+def here(*arguments: object) -> Result:
+    """In this process, which has imported torch already: that takes longer than what a test wants of it."""
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +102,9 @@ def test_bad_input_is_one_sentence_with_exit_code_two(tmp_path: Path, tiny_file:
 
 
 def test_a_model_that_cannot_be_loaded_is_found_before_anything_is_written(tmp_path: Path, tiny_file: Path) -> None:
-    done = command(
-        "run", tiny_file, "--set", f"model={{name: huggingface, path: {tmp_path / 'no model'}}}", folder=tmp_path
-    )
-    assert done.returncode == 2 and "there is no folder" in done.stderr
+    model = f"model={{name: huggingface, path: {tmp_path / 'no model'}}}"
+    done = here("run", tiny_file, "--set", model, "--runs", tmp_path / "runs")
+    assert done.exit_code == 2 and "there is no folder" in done.stderr
     assert not (tmp_path / "runs").exists()
 
 
@@ -188,14 +193,13 @@ def test_max_minutes_stops_at_a_safe_point_with_exit_code_zero(
     assert 1 <= (RunFolder.existing(tmp_path / "table").last_round() or 0) < 200
 
 
-def test_doctor_reports_what_is_there_and_how_to_mend_what_is_not() -> None:
-    done = command("doctor")
-    assert done.returncode == 0
+def test_doctor_reports_what_is_there_and_how_to_mend_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = here("doctor")
+    assert done.exit_code == 0
     for expected in ("fedse", "numpy", "torch", "cores", "free"):
         assert expected in done.stdout
-    program = "from fedse.cli import doctor; doctor.EXTRAS['no-such'] = ('plots', 'nothing'); doctor.doctor()"
-    bare = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert "pip install 'fedse[plots]'" in bare.stdout
+    monkeypatch.setitem(doctor.EXTRAS, "no-such", ("plots", "nothing"))
+    assert "pip install 'fedse[plots]'" in here("doctor").stdout
 
 
 @pytest.mark.slow
@@ -207,11 +211,9 @@ def test_a_language_model_run_exports_an_adapter_for_peft_and_a_merged_model(tin
 
     from fedse.models.tiny import Tiny
 
-    done = command("run", tiny_file, "--runs", tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert here("run", tiny_file, "--runs", tmp_path).exit_code == 0
     for what in ("adapter", "merged"):
-        exported = command("export", tmp_path / "tiny", tmp_path / what, "--what", what)
-        assert exported.returncode == 0, exported.stderr
+        assert here("export", tmp_path / "tiny", tmp_path / what, "--what", what).exit_code == 0
     plain = Tiny(width=32, layers=2).network.unload()
     loaded = peft.PeftModel.from_pretrained(plain, tmp_path / "adapter")
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")

@@ -75,18 +75,17 @@ def test_the_recorded_probes_are_of_the_weights_that_ship(probes: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("place", [0, *(pytest.param(place, marks=pytest.mark.torture) for place in (1, 2))])
 def test_it_gains_and_no_opening_of_its_replies_does_the_same(
-    probes: Any, subject: Any, gain: tuple[float, float]
+    probes: Any, subject: Any, gain: tuple[float, float], place: int
 ) -> None:
     before, gained = gain
     assert gained > 0.15
     said = [name.removeprefix("every reply begins with ") for name in recorded() if name.startswith("every reply")]
     assert len(said) == 3
-    policy = subject.policy(subject.before)
-    for opening in said:
-        ids = subject.model.chat.reply(ast.literal_eval(opening))[:-1]
-        forced = probes.mean(subject.success(probes.ForcedOpening(policy, ids), "test", TASKS))
-        assert forced - before <= gained / 4, opening
+    ids = subject.model.chat.reply(ast.literal_eval(said[place]))[:-1]
+    opened = probes.ForcedOpening(subject.policy(subject.before), ids)
+    assert probes.mean(subject.success(opened, "test", TASKS)) - before <= gained / 4
 
 
 @pytest.mark.torture

@@ -22,7 +22,7 @@ from fedse.worlds.maze import Maze
 
 @pytest.fixture(scope="module")
 def tiny() -> Tiny:
-    return Tiny(device="cpu")
+    return Tiny(width=32, layers=2, device="cpu", threads=1)
 
 
 class Graphed(TransformerPolicy):
