@@ -105,6 +105,7 @@ def test_a_model_that_cannot_be_loaded_is_found_before_anything_is_written(tmp_p
     model = f"model={{name: huggingface, path: {tmp_path / 'no model'}}}"
     done = here("run", tiny_file, "--set", model, "--runs", tmp_path / "runs")
     assert done.exit_code == 2 and "there is no folder" in done.stderr
+    assert done.stdout == "tiny: preparing model huggingface and 2 clients\n", "said before the model is loaded"
     assert not (tmp_path / "runs").exists()
 
 

@@ -41,6 +41,8 @@ class Finding:
 
 def doctor() -> None:
     """Report versions and devices, and what is missing with the command that mends it."""
+    console = VisibleConsole()
+    console.print("Trying out what is installed")
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     wrong = 0
     for finding in examine():
@@ -48,7 +50,6 @@ def doctor() -> None:
         table.add_row("[yellow]![/]" if finding.mend else "[green]ok[/]", finding.what, finding.state)
         if finding.mend:
             table.add_row("", "", Text(finding.mend, style="yellow"))
-    console = VisibleConsole()
     console.print(table)
     console.print("Everything works." if not wrong else f"What can be mended: {wrong}.")
 

@@ -44,6 +44,9 @@ def evaluate(
     number = chosen_round(folder, wanted)
     folder.digest_of(number)
     console = make_console()
+    console.print(
+        f"{run}: preparing the {split} tasks for the adapter after round {number}", soft_wrap=True, markup=False
+    )
     with Progress(console, number) as progress:
         federation = open_run(run, [progress], settings or [])
         worlds = sorted({label for client in federation.clients for label in client.site.places})

@@ -61,6 +61,8 @@ def profile(
     for target in (output, output.with_suffix(".png")):
         if target.exists():
             raise BadInput(f"{target} exists already: choose another name with --output, or remove it.")
+    console = make_console()
+    console.print(f"{experiment.name}: playing {rounds} rounds", soft_wrap=True, markup=False)
     waited_for: list[str] = []
     machine: dict[str, Any] = {}
 
@@ -89,7 +91,6 @@ def profile(
     with atomic.explained(output):
         output.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_text(output, json.dumps(result, indent=1) + "\n")
-    console = make_console()
     console.print(_table(experiment, found.stretches))
     if waited_for:
         console.print(

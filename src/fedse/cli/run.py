@@ -40,6 +40,11 @@ def run(
         say(experiment.to_yaml(), nl=False)
         return
     console = make_console()
+    # Models take seconds to load, and the estimate tries them out: whoever waits knows for what.
+    count = len(experiment.clients)
+    console.print(
+        f"{experiment.name}: preparing model {experiment.model.name} and {count} clients", soft_wrap=True, markup=False
+    )
     progress = Progress(console, experiment.rounds_to_play)
     folder = runs / experiment.name
 
