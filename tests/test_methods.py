@@ -235,6 +235,7 @@ def test_without_history_a_round_learns_from_what_is_new_alone(make: Make, tmp_p
     assert given == {True: [[0, 1], [0, 1, 2], [0, 1, 2, 3]], False: [[0, 1], [2], [3]]}
 
 
+@pytest.mark.slow
 def test_methods_go_with_a_language_model(tiny_experiment: Experiment, tmp_path: Path) -> None:
     content = tiny_experiment.model_dump(mode="json", exclude={"method", "learning", "exploring", "sharing", "pooled"})
     small = {**content, "rounds": 1, "start": {"tasks": 2}, "evaluation": {"tasks": 1, "test_tasks": 1}}

@@ -32,6 +32,7 @@ experiment:
 """
 
 
+@pytest.mark.slow
 def test_a_failure_is_named_the_rest_is_done_and_done_is_skipped(tmp_path: Path) -> None:
     text = SWEEP.replace("ROUNDS", "1") + "variants: {good: {}, bad: {start: missing.json}}\n"
     (tmp_path / "sweep.yaml").write_text(text)

@@ -12,6 +12,7 @@ from fedse.cli import worlds
 from fedse.errors import BadInput, UnknownName
 from fedse.plugins import KNOWN
 
+BUILT_IN = {"babyai", "maze", "textcraft", "webshop", "wordle"}
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -26,11 +27,12 @@ def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
 @pytest.mark.parametrize(
     "listed",
     [
-        {"maze", "textcraft", "webshop", "wordle"},
+        {"maze", "wordle"},
+        pytest.param({"maze", "textcraft", "webshop", "wordle"}, marks=pytest.mark.slow),
         # BabyAI's floors alone take twice as long as all others, and the tests of that world measure them too.
         pytest.param(set(KNOWN["world"]), marks=pytest.mark.torture),
     ],
-    ids=["without babyai", "all"],
+    ids=["two", "without babyai", "all"],
 )
 def test_the_list_shows_floor_ceiling_sizes_and_speed(
     listed: set[str], app: typer.Typer, monkeypatch: pytest.MonkeyPatch
@@ -40,7 +42,7 @@ def test_the_list_shows_floor_ceiling_sizes_and_speed(
     assert result.exit_code == 0
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in result.output.splitlines() if "%" in line]
     assert {(row[0], row[1]) for row in rows} >= {
-        (name, mode) for name in ("maze", "textcraft", "webshop", "wordle") for mode in ("clean", "original")
+        (name, mode) for name in listed & BUILT_IN for mode in ("clean", "original")
     }
     for _, mode, sizes, turns, floor, ceiling, speed in rows:
         assert len(sizes.split("/")) == 3

@@ -233,7 +233,14 @@ class Forgetful(WorldJudge):
         return judged[1:]
 
 
-@pytest.mark.parametrize("slot", [{"curriculum": "Stubborn"}, {"curriculum": "Warming"}, {"judge": "TwoOpinions"}])
+@pytest.mark.parametrize(
+    "slot",
+    [
+        pytest.param({"curriculum": "Stubborn"}, marks=pytest.mark.slow),
+        {"curriculum": "Warming"},
+        pytest.param({"judge": "TwoOpinions"}, marks=pytest.mark.slow),
+    ],
+)
 def test_plug_ins_that_look_back_or_ask_for_episodes_resume_bit_for_bit(
     slot: dict[str, str], table_experiment: Make, tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ def test_clients_with_different_adapters_play_with_their_own_and_alike_ones_shar
     assert [event["episodes"] for event in events if event["event"] == "episodes_played"] == [50, 25]
 
 
+@pytest.mark.slow
 def test_clients_that_learn_at_once_lead_to_the_same_adapter(
     tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +117,7 @@ def test_what_was_learned_together_reaches_the_client_it_belongs_to(
     assert [federation.engine.poll()[0].scores[0].episodes for _ in "abcde"] == [5] * 5
 
 
+@pytest.mark.slow
 def test_worlds_experts_and_references_in_worker_processes_lead_to_the_same_adapter(
     table_experiment: Callable[..., Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ def test_the_picture_is_drawn_although_one_world_gave_nothing_but_errors(run: Ru
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_picture_of_very_many_worlds_shows_the_first_of_them(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

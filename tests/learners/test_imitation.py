@@ -46,7 +46,7 @@ def lessons_of(tiny: Any, demonstrations: Any) -> list[Lesson]:
     return [Lesson(starts[number], demonstrations[:count], 10 + number) for number, count in enumerate(counts)]
 
 
-@pytest.mark.parametrize("proximal", [0.0, 0.1])
+@pytest.mark.parametrize("proximal", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
 def test_adapters_trained_at_once_are_those_trained_one_after_another(
     tiny: Any, demonstrations: Any, proximal: float
 ) -> None:
@@ -62,6 +62,7 @@ def test_adapters_trained_at_once_are_those_trained_one_after_another(
     assert len({adapter.digest() for adapter, _ in at_once}) == len(lessons)
 
 
+@pytest.mark.slow
 def test_a_network_without_a_fast_path_learns_one_after_another(
     tiny: Any, demonstrations: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +125,7 @@ def test_a_learner_that_overrides_learning_is_not_passed_by(tiny: Any) -> None:
     assert Other(tiny, adapters_at_once=3).at_once == 1
 
 
+@pytest.mark.slow
 def test_trajectories_longer_than_their_share_of_the_tokens_are_learned_one_after_another(
     tiny: Any, demonstrations: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_model_that_knows_nothing_acts_legally_in_every_world(name: str, optio
     assert len({step.action for item in legal for step in item.steps}) > 1
 
 
+@pytest.mark.slow
 def test_actions_are_drawn_by_the_models_probabilities_renormalised_at_every_branch(tiny: Any) -> None:
     """Chi-square of 2,000 actions against the exact probabilities of every action, worked out by plain passes."""
     actions = ("up", "upon", "down", "do", "a b", "a c", "no")

@@ -16,7 +16,9 @@ CASES: dict[str, int] = {
 }
 
 
-@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize(
+    "kind", [kind if kind == "headers" else pytest.param(kind, marks=pytest.mark.slow) for kind in CASES]
+)
 def test_what_is_damaged_is_refused_or_makes_no_difference(kind: str) -> None:
     counted, wrong = outcomes(kind, SEED, range(CASES[kind]))
     assert not wrong, next(iter(wrong.items()))

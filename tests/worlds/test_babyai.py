@@ -353,7 +353,7 @@ def test_the_official_file(outside_data: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"mode": "original"},
+        pytest.param({"mode": "original"}, marks=pytest.mark.slow),
         {"levels": QUICK, "rules": "brief", "observation_length": "brief", "wording": "other", "train_tasks": 120},
     ],
 )

@@ -303,6 +303,7 @@ def test_the_official_file(outside_data: Path) -> None:
     assert ceiling(world, world.tasks("test")) == 0.94
 
 
+@pytest.mark.slow
 @needs_package
 def test_the_checker_passes_in_original_mode() -> None:
     assert [finding for finding in check(lambda: TextCraft(mode="original")) if not finding.passed] == []
