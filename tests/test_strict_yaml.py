@@ -104,6 +104,7 @@ def test_ten_thousand_unknown_keys_are_told_in_a_few_lines(tmp_path: Path) -> No
     assert len(str(told.value).splitlines()) == 11 and len(str(told.value)) < 10_000
 
 
+@pytest.mark.slow
 def test_a_thousand_clients_are_no_bomb(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
     many = table_experiment(clients={f"site-{n}": {"worlds": ["maze", "wordle"]} for n in range(1000)})
     (tmp_path / "e.yaml").write_text(many.to_yaml())

@@ -36,6 +36,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, tiny_text: str) -> Any:
     return plain, *watched(experiment, folder / "watched")
 
 
+@pytest.mark.slow
 def test_spans_add_up_to_the_time_that_passed(both: Any) -> None:
     _, result, profile, seconds = both
     assert sum(stretch.seconds for stretch in profile.stretches) == pytest.approx(seconds, rel=0.01)
@@ -47,11 +48,13 @@ def test_spans_add_up_to_the_time_that_passed(both: Any) -> None:
         assert stretch.seconds == pytest.approx(sum(stretch.spans.values()))
 
 
+@pytest.mark.slow
 def test_a_run_is_cut_into_rounds_and_evaluations(both: Any) -> None:
     names = [stretch.name for stretch in both[2].stretches]
     assert names == [BEGINNING, "round 1", "round 2", "evaluation on validation", "evaluation on test", END]
 
 
+@pytest.mark.slow
 def test_every_span_occurs_in_a_round_and_little_is_left(both: Any) -> None:
     for stretch in both[2].stretches[1:3]:
         assert stretch.spans.keys() == MEANINGS.keys() - ONLY_ON_A_GPU
@@ -63,6 +66,7 @@ def test_every_span_occurs_in_a_round_and_little_is_left(both: Any) -> None:
         assert not learning & stretch.spans.keys()
 
 
+@pytest.mark.slow
 def test_episodes_and_tokens_are_counted(both: Any) -> None:
     first, test = both[2].stretches[1], both[2].stretches[4]
     assert first.counts["episodes to evaluate"] == 2 * 2 and first.counts["episodes to explore"] == 2 * 3
@@ -72,6 +76,7 @@ def test_episodes_and_tokens_are_counted(both: Any) -> None:
     assert [stretch.counts["decoded"] for stretch in both[2].stretches[1:5]] == played
 
 
+@pytest.mark.slow
 def test_results_are_the_same_watched_and_unwatched(both: Any) -> None:
     plain, result, *_ = both
     assert plain.adapter.digest() == result.adapter.digest()

@@ -103,7 +103,7 @@ def test_other_errors_of_the_learner_keep_their_name(
         Imitation(tiny).learn(tiny.initial_adapter(0), demonstrations, 1)
 
 
-@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("packed", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_checkpointing_changes_no_bit_so_that_a_run_may_go_on_with_it(
     tiny: Any, demonstrations: Any, monkeypatch: pytest.MonkeyPatch, packed: bool
 ) -> None:

@@ -125,6 +125,7 @@ def test_the_thought_is_the_one_of_a_free_reply_up_to_its_action_line(tiny: Any)
     assert any(item.steps[0].thought for item in legal)
 
 
+@pytest.mark.slow
 def test_batches_change_nothing(tiny: Any) -> None:
     plans = [episodes("maze", make_maze, 4), episodes("wordle", make_wordle, 3)]
     together = player(tiny).play([*plans[0], *plans[1]], "adapter")
