@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from fedse.cli import worlds
 from fedse.errors import BadInput, UnknownName
-from fedse.plugins import KNOWN
+from fedse.shipped import KNOWN
 
 BUILT_IN = {"babyai", "maze", "textcraft", "webshop", "wordle"}
 EXAMPLES = Path(__file__).parents[2] / "examples"
