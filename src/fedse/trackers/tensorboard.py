@@ -6,6 +6,7 @@ is needed to look at it only).
 
 from __future__ import annotations
 
+import time
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,7 +41,8 @@ class TensorBoard:
         """Made when there is something to write: a run that is refused leaves nothing behind."""
         from tensorboardX import SummaryWriter
 
-        return SummaryWriter(str(self._folder), flush_secs=10)
+        # Its own file names tell seconds apart, and whoever goes on within one would overwrite what was there.
+        return SummaryWriter(str(self._folder), flush_secs=10, filename_suffix=f".{time.time_ns()}")
 
     def record(self, event: Event) -> None:
         match event:
