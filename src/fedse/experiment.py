@@ -238,6 +238,7 @@ def assemble(
         experiment.seed,
         experiment.shares(),
         {name: options.joins for name, options in experiment.clients.items()},
+        experiment.evaluation.mean_of_last,
     )
 
     def initial_adapter() -> Adapter:

@@ -173,6 +173,7 @@ class Experiment(PluginOptions):
         if len({*labels} - taken) < len(labels) or not all(label.isidentifier() for label in labels):
             raise ValueError(f"probes need names of their own, which are words: {', '.join(labels)}")
         self._check_newcomers()
+        self._check_mean_of_last()
         taking_part = self.participation
         asked = taking_part.asked(sum(options.joins == 1 for options in self.clients.values()))
         if not self.pooled and taking_part.least > asked:
@@ -222,6 +223,24 @@ class Experiment(PluginOptions):
                     f"client '{name}' has `joins: {options.joins}`, and `pooled: true` leaves one client with all worlds "
                     "from the first round on: set its `joins` to 1"
                 )
+
+    def _check_mean_of_last(self) -> None:
+        if self.evaluation.mean_of_last == 1:
+            return
+        if self.sharing == "none":
+            raise ValueError(
+                "`evaluation.mean_of_last` is of shared adapters, and with `sharing: none` there are none: leave it out"
+            )
+        if capability(self.mix, "needs_plain_mean"):
+            raise ValueError(
+                f"`mix: {self.mix.name}` takes its own share out of what is broadcast, which a mean over rounds does not "
+                "hold: leave `evaluation.mean_of_last` out"
+            )
+        if capability(self.aggregator, "new_factors"):
+            raise ValueError(
+                f"`aggregator: {self.aggregator.name}` makes new factors in every round, whose mean over rounds says "
+                "nothing: leave `evaluation.mean_of_last` out"
+            )
 
     def start_of(self, client: str) -> Part:
         """What the buffer of a client of the file begins with."""
