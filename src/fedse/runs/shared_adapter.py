@@ -22,7 +22,7 @@ def shared_adapter(run: RunView, number: int) -> Adapter:
     return adapter
 
 
-def mean_of_last(run: RunFolder, number: int, rounds: int) -> Adapter:
+def mean_of_last(run: RunView, number: int, rounds: int) -> Adapter:
     """(w_t + w_(t-1) + ...) / n of so many rounds up to this one, tensor by tensor; the beginning counts as one of them."""
     last = shared_adapter(run, number)
     earlier = [shared_adapter(run, before) for before in range(max(0, number - rounds + 1), number)]
