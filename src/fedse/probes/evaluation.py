@@ -40,6 +40,9 @@ class EvaluationOptions(PluginOptions):
     """Evaluations after the last round, `fedse eval` and `fedse export` take the mean of the shared adapters after so many
     rounds, the last ones up to theirs; FedExP's paper has 2. Rounds begin with the last adapter all the same."""
 
+    learned_by_world: bool = False
+    """Sites with several worlds also tell how many trajectories and tokens of each they learn from in a round."""
+
     @model_validator(mode="after")
     def _played_both_times(self) -> EvaluationOptions:
         measured = self.tasks if self.between is None else min(self.tasks, self.between)
