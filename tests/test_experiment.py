@@ -45,7 +45,11 @@ def _refusal(tmp_path: Path, text: str, *settings: str) -> str:
     [
         ("lerner: table", "lerner", "did you mean 'learner'?"),
         ("exploration:\n  tasks: 3\n  atempts: 2", "exploration.atempts", "did you mean 'attempts'?"),
-        ("evaluation: {tassks: 3}", "evaluation.tassks", "Known keys: tasks, between, test_tasks, after_learning."),
+        (
+            "evaluation: {tassks: 3}",
+            "evaluation.tassks",
+            "Known keys: tasks, between, test_tasks, after_learning, mean_of_last, learned_by_world.",
+        ),
         ("filter: {name: threshold, scores: 1}", "filter.scores", "did you mean 'score'?"),
         ("filter: {scores: 1}", "filter.scores", "It takes no keys."),
     ],

@@ -127,6 +127,7 @@ def _build_client(
         },
         door=Door(folder / "ledger.jsonl", experiment.sending, names_of(experiment, origins, tuple(origins))),
         after_learning=AfterLearning(evaluation, again) if again else None,
+        learned_by_world=experiment.evaluation.learned_by_world and len(origins) > 1,
         **{slot: build(part.kind, part, site) for slot, part in experiment.client_slots().items()},
     )
 
@@ -238,6 +239,7 @@ def assemble(
         experiment.seed,
         experiment.shares(),
         {name: options.joins for name, options in experiment.clients.items()},
+        experiment.evaluation.mean_of_last,
     )
 
     def initial_adapter() -> Adapter:

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from fedse.clients.client import EVALUATION
 from fedse.clients.site import ExplorationOptions, Origin
 from fedse.errors import BadInput
+from fedse.evaluation.learned_shares import LEARNED_FROM
 from fedse.evaluation.side_by_side import AFTER_LEARNING, AS_BROADCAST
 from fedse.experience.buffer import BufferOptions
 from fedse.experiment_file import explain, override
@@ -169,10 +170,15 @@ class Experiment(PluginOptions):
         if self.sharing == "none" and not (self.in_process or self.engine.foreign):
             raise ValueError("clients that share nothing need no connection: use `engine: local` with `sharing: none`")
         labels = list(self.labelled_probes())
-        taken = {EVALUATION, AFTER_LEARNING, AS_BROADCAST}
+        taken = {EVALUATION, AFTER_LEARNING, AS_BROADCAST, LEARNED_FROM}
         if len({*labels} - taken) < len(labels) or not all(label.isidentifier() for label in labels):
             raise ValueError(f"probes need names of their own, which are words: {', '.join(labels)}")
         self._check_newcomers()
+        self._check_mean_of_last()
+        if self.evaluation.learned_by_world and all(len(worlds) == 1 for worlds in self.holdings().values()):
+            raise ValueError(
+                "every site has one world and learns from it alone: leave `evaluation.learned_by_world` out"
+            )
         taking_part = self.participation
         asked = taking_part.asked(sum(options.joins == 1 for options in self.clients.values()))
         if not self.pooled and taking_part.least > asked:
@@ -223,6 +229,24 @@ class Experiment(PluginOptions):
                     "from the first round on: set its `joins` to 1"
                 )
 
+    def _check_mean_of_last(self) -> None:
+        if self.evaluation.mean_of_last == 1:
+            return
+        if self.sharing == "none":
+            raise ValueError(
+                "`evaluation.mean_of_last` is of shared adapters, and with `sharing: none` there are none: leave it out"
+            )
+        if capability(self.mix, "needs_plain_mean"):
+            raise ValueError(
+                f"`mix: {self.mix.name}` takes its own share out of what is broadcast, which a mean over rounds does not "
+                "hold: leave `evaluation.mean_of_last` out"
+            )
+        if capability(self.aggregator, "new_factors"):
+            raise ValueError(
+                f"`aggregator: {self.aggregator.name}` makes new factors in every round, whose mean over rounds says "
+                "nothing: leave `evaluation.mean_of_last` out"
+            )
+
     def start_of(self, client: str) -> Part:
         """What the buffer of a client of the file begins with."""
         return self.clients[client].start or self.start
@@ -237,9 +261,10 @@ class Experiment(PluginOptions):
         return dict(zip((label.replace("#", "_") for label in labels), self.probes, strict=True))
 
     def reported_probes(self) -> frozenset[str]:
-        """Names under which anything is measured beside success, by further probes or twice."""
+        """Names under which anything is told by world beside success."""
         twice = {AFTER_LEARNING, AS_BROADCAST} if self.evaluation.after_learning else set()
-        return frozenset({*self.labelled_probes(), *twice})
+        learned = {LEARNED_FROM} if self.evaluation.learned_by_world else set()
+        return frozenset({*self.labelled_probes(), *twice, *learned})
 
     def client_slots(self) -> dict[str, Part]:
         """What is chosen for the slots of a client's round, by the names of the fields."""

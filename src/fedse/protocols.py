@@ -332,8 +332,8 @@ class StoredUpdate(Protocol):
 class Aggregator(Protocol):
     """Makes the next state from the updates of a round, which come sorted by client name.
 
-    It may have a `plan` (`adapters.plan`) that says which factors clients train and send, and `promises`
-    (`aggregators.rule`) that `fedse aggregators check` tries.
+    It may have a `plan` (`adapters.plan`) that says which factors clients train and send, `promises` (`aggregators.rule`)
+    that `fedse aggregators check` tries, and `new_factors = True` if its factors are not near those of the round before.
     """
 
     def aggregate(

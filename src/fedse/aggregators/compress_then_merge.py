@@ -48,6 +48,7 @@ class CompressThenMerge(Rule):
     """TIES of the clients' changes inside the few directions that hold most of all of them: the rank stays as it is."""
 
     Options = CompressThenMergeOptions
+    new_factors = True
 
     def __init__(self, **options: Any) -> None:
         self.options = CompressThenMergeOptions.model_validate(options)

@@ -26,6 +26,7 @@ class FlexLora(Rule):
     """The best adapter of the broadcast rank for the mean of the clients' products, by SVD."""
 
     promises = frozenset({MIXED_RANKS})
+    new_factors = True
 
     def combine(self, state: ServerState, updates: Sequence[StoredUpdate]) -> Result:
         factors = Factors(updates)

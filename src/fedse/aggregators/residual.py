@@ -35,6 +35,7 @@ class ResidualRule(Rule):
     """A variant overrides `split`."""
 
     Options = ResidualOptions
+    new_factors = True
 
     def __init__(self, rank: int | None = None) -> None:
         self.rank = ResidualOptions(rank=rank).rank

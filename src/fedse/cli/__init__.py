@@ -29,6 +29,7 @@ from fedse.cli import (
     site,
     sweep,
     transfer,
+    weigh,
     worlds,
 )
 from fedse.cli.console import say
@@ -61,6 +62,7 @@ app.command("compare")(compare.compare)
 app.command("reproduce")(reproduce.reproduce)
 app.command("transfer")(transfer.transfer)
 app.command("merge")(merge.merge)
+app.command("weigh")(weigh.weigh)
 app.command("show")(show.show)
 app.command("export")(export.export)
 app.command("play")(play.play)

@@ -91,7 +91,7 @@ def _adapter(folder: RunView, number: int, client: str) -> Adapter:
     from fedse.errors import BadInput
     from fedse.experiment import stored_experiment
     from fedse.plugins import nearest
-    from fedse.runs.shared_adapter import shared_adapter
+    from fedse.runs.shared_adapter import mean_of_last
 
     folder.check_state(number)
     experiment = stored_experiment(folder)
@@ -107,7 +107,7 @@ def _adapter(folder: RunView, number: int, client: str) -> Adapter:
                 f"--client {client}: it joins in round {first} and has no adapter of its own after round {number}."
             )
         return own_adapter(folder, client, number)
-    adapter = shared_adapter(folder, number)
+    adapter = mean_of_last(folder, number, experiment.evaluation.mean_of_last)
     return _with_private_part(folder, adapter, client, number) if client else adapter
 
 

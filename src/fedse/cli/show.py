@@ -32,8 +32,9 @@ def show(
     number: Annotated[int, typer.Option(min=1, help="The how-manieth of those that fit.")] = 1,
 ) -> None:
     """Print the run's table and one trajectory, with thought, action and observation of each step."""
-    from fedse.cli.tables import evaluation_table, side_by_side_table
+    from fedse.cli.tables import evaluation_table, learned_shares_table, side_by_side_table
     from fedse.evaluation.curves import curves
+    from fedse.evaluation.learned_shares import learned_shares
     from fedse.evaluation.side_by_side import side_by_side
     from fedse.experiment import stored_experiment
     from fedse.methods import in_words
@@ -49,6 +50,8 @@ def show(
     console.print(_rounds_table(folder, curves(folder)))
     if found := side_by_side(folder):
         console.print(side_by_side_table(found))
+    if shares := learned_shares(folder):
+        console.print(learned_shares_table(shares))
     for path in folder.missing():
         console.print(f"{path} is missing: the tables are without it.", soft_wrap=True, markup=False)
     last = folder.last_round() or 0

@@ -109,6 +109,17 @@ def side_by_side_table(found: Mapping[str, Mapping[int, SideBySide]]) -> Table:
     return table
 
 
+def learned_shares_table(found: Mapping[str, Mapping[int, float]]) -> Table:
+    """Which worlds the lessons of sites with several of them are made of."""
+    table = Table(title="Share of the learned tokens (%) by world", title_justify="left")
+    table.add_column("round", justify="right")
+    for name in found:
+        table.add_column(name, justify="right", no_wrap=True)
+    for number in sorted({number for shares in found.values() for number in shares}):
+        table.add_row(str(number), *(percent(shares.get(number)) for shares in found.values()))
+    return table
+
+
 def _beside(pair: SideBySide | None) -> str:
     if pair is None:
         return "-"

@@ -16,6 +16,7 @@ from fedse.clients.guards import asked_of, checked_plan, checked_scores, plain, 
 from fedse.clients.lessons import taught
 from fedse.clients.site import Site
 from fedse.errors import BadInput
+from fedse.evaluation.learned_shares import LEARNED_FROM
 from fedse.evaluation.side_by_side import AFTER_LEARNING, AS_BROADCAST
 from fedse.privacy.door import Door
 from fedse.protocols import Curriculum, Judge, Probe, ScoresAhead, Shares
@@ -48,8 +49,10 @@ class Client:
         probes: Mapping[str, Probe],
         door: Door,
         after_learning: Probe | None = None,
+        learned_by_world: bool = False,
     ) -> None:
-        """The probe named `EVALUATION` is there in every client. `after_learning` plans tasks that are among its own."""
+        """The probe named `EVALUATION` is there in every client. `after_learning` plans tasks that are among its own;
+        `learned_by_world` tells how much of each world was learned from."""
         self.site = site
         self.adapters = adapters
         self.curriculum = curriculum
@@ -58,6 +61,7 @@ class Client:
         self.probes = probes
         self.door = door
         self.after_learning = after_learning
+        self.learned_by_world = learned_by_world
         telling = adapters.own is None and site.learns
         self._sharing = [item for item in (curriculum, judge, *probes.values()) if telling and isinstance(item, Shares)]
         names = [plugin.shares for plugin in self._sharing]
@@ -106,6 +110,8 @@ class Client:
             again = yield Play(self.adapters.learned(adapter), self.after_learning.plan(task))
             self.experience.log(f"{AFTER_LEARNING}-{task.name}", again)
             scores[AFTER_LEARNING] = checked_scores(self.site, AFTER_LEARNING, self.after_learning.score(task, again))
+        if self.learned_by_world and adapter is not None:
+            scores[LEARNED_FROM] = tuple(memory.by_world())
         vector = self.adapters.leaving(task, memory.start, adapter)
         if adapter is not None:
             memory.learned()

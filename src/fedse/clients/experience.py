@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from fedse.clients.guards import checked_start
 from fedse.clients.site import Site
+from fedse.evaluation.metrics import score
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
 from fedse.protocols import Filter, Past, Start, StartsAhead
 from fedse.seeds import stream
 from fedse.stopwatch import during
-from fedse.types import Adapter, Ahead, Lesson, Outcome, Trajectory
+from fedse.types import Adapter, Ahead, Lesson, Outcome, Trajectory, WorldScore
 
 
 class Experience:
@@ -120,6 +121,15 @@ class RoundMemory:
             return self._lesson
         finally:
             experience.buffer.close()
+
+    def by_world(self) -> list[WorldScore]:
+        """How much of each world the lesson is made of."""
+        learned_from = self._lesson.trajectories if self._lesson is not None else ()
+        return [
+            score(label, "train", own, 0.0, None)
+            for label in self._experience.site.places
+            if (own := [item for item in learned_from if item.world == label])
+        ]
 
     def further_lesson(self, adapter: Adapter, number: int) -> Lesson | None:
         """The same to learn from once more."""

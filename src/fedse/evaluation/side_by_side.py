@@ -47,7 +47,9 @@ def _of_clients(report: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _probes(evaluation: dict[str, Any] | None) -> dict[str, Any]:
-    found: dict[str, Any] = (evaluation or {}).get("probes", {})
+    if evaluation is None or "mean_of_last" in evaluation:
+        return {}  # Of another adapter than the one that comes back.
+    found: dict[str, Any] = evaluation.get("probes", {})
     return found
 
 

@@ -29,7 +29,7 @@ from fedse.federation.usual import earlier_norms
 from fedse.plugins import PluginOptions
 from fedse.protocols import Aggregator, Engine, Tracker
 from fedse.runs.folder import RunFolder
-from fedse.runs.shared_adapter import shared_adapter
+from fedse.runs.shared_adapter import mean_of_last, shared_adapter
 from fedse.stopwatch import during
 from fedse.types import Adapter, ClientFailure, ClientUpdate, RoundReport, RoundTask, ServerState, Split
 
@@ -65,7 +65,9 @@ class Server:
         seed: int = 0,
         shares: frozenset[str] = frozenset(),
         joins: Mapping[str, int] | None = None,
+        mean_of_last: int = 1,
     ) -> None:
+        """`mean_of_last`: of so many rounds the mean adapter is evaluated."""
         self.run = run
         self.engine = engine
         self.aggregator = aggregator
@@ -73,6 +75,7 @@ class Server:
         self.limits = limits
         self.tracker = tracker
         self.shares = shares
+        self.mean_of_last = mean_of_last
         self.exchange = Exchange(
             engine, participation or ParticipationOptions(), seed, tracker, self._client_failed, joins
         )
@@ -162,7 +165,7 @@ class Server:
     def evaluate(self, number: int, split: Split, world: str = "") -> dict[str, Any]:
         """Play the adapter after round `number` on a split at the clients, and store the result. Nothing is learned."""
         state = self.load(number)
-        adapter = state.adapter
+        adapter = mean_of_last(self.run, number, self.mean_of_last)
         task = RoundTask(
             number,
             "evaluate",
@@ -177,7 +180,9 @@ class Server:
         answers = self.exchange.ask(self.engine.clients, task, lambda got: got if self._bears_errors(got) else None)
         received = answers.updates
         scores = [(client, score) for client in sorted(received) for score in received[client].scores]
-        result = {"round": number, "split": split, "adapter": adapter.digest(), **summarise(scores)}
+        result = {"round": number, "split": split, "adapter": state.adapter.digest(), **summarise(scores)}
+        if self.mean_of_last > 1:
+            result["mean_of_last"] = self.mean_of_last
         if probed := {client: _rows_of(received[client]) for client in sorted(received) if received[client].probes}:
             result["probes"] = probed
         if answers.absent:

@@ -35,6 +35,10 @@ class Measuring:
             self._known[key] = summarise(self._scores(adapter, self._evaluations, split))
         return self._known[key]
 
+    def at(self, client: str, adapter: Adapter, split: Split = "validation") -> Mapping[str, Any]:
+        """An adapter at one client."""
+        return summarise(self._scores(adapter, {client: self._evaluations[client]}, split))
+
     def at_home(self, sources: Sequence[Source]) -> Mapping[str, Any] | None:
         """Each client's own adapter at that client alone; None where no source is a client's own."""
         own = [source for source in sources if source.client in self._evaluations]

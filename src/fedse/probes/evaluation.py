@@ -36,6 +36,13 @@ class EvaluationOptions(PluginOptions):
     """Validation tasks of each world that a site also plays in every round with what it has learned, before it sends; they
     are among those that the next broadcast adapter is measured on, so that both numbers can be compared. None when 0."""
 
+    mean_of_last: int = Field(default=1, ge=1)
+    """Evaluations after the last round, `fedse eval` and `fedse export` take the mean of the shared adapters after so many
+    rounds, the last ones up to theirs; FedExP's paper has 2. Rounds begin with the last adapter all the same."""
+
+    learned_by_world: bool = False
+    """Sites with several worlds also tell how many trajectories and tokens of each they learn from in a round."""
+
     @model_validator(mode="after")
     def _played_both_times(self) -> EvaluationOptions:
         measured = self.tasks if self.between is None else min(self.tasks, self.between)
