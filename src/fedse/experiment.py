@@ -23,6 +23,7 @@ from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
 from fedse.experiment_file import differences
 from fedse.experiment_options import Experiment, load_experiment
+from fedse.federation.advice import advice, seen_by_others
 from fedse.federation.server import Server
 from fedse.federation.sites import Household, Sites
 from fedse.federation.wholeness import check, restore
@@ -32,7 +33,7 @@ from fedse.plugins import build, capability, is_inline
 from fedse.privacy.door import Door
 from fedse.probes.after_learning import AfterLearning
 from fedse.probes.evaluation import Evaluation
-from fedse.protocols import Closes, DependsOnFiles, DependsOnNumbers, Engine, Mix, Tracker
+from fedse.protocols import Closes, DependsOnFiles, Engine, Mix, Tracker
 from fedse.resuming import (
     check_start_adapter,
     check_start_files,
@@ -67,7 +68,7 @@ def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> 
     model, policy = players(experiment.model, experiment.policy)
     if capability(experiment.mix, "needs_lora") and not hasattr(model, "network"):
         raise BadInput(
-            f"mix '{experiment.mix.name}': the model '{experiment.model.name}' has no LoRA adapter to put another beside: "
+            f"mix '{experiment.mix.name}': the model '{experiment.model.name}' has no LoRA adapter for it to work on: "
             "leave `mix` out."
         )
     return Parts(
@@ -108,7 +109,7 @@ def _build_client(
         seed=experiment.seed,
         folder=folder,
         exploration=experiment.exploration if experiment.exploring else None,
-        learns=all(experiment.clients[origin.client].learns for origin in origins.values()),
+        learns=name in experiment.learners(),
         joins=experiment.joins(name),
     )
     shares = experiment.sharing == "all"
@@ -240,6 +241,7 @@ def assemble(
         experiment.shares(),
         {name: options.joins for name, options in experiment.clients.items()},
         experiment.evaluation.mean_of_last,
+        experiment.has_library(),
     )
 
     def initial_adapter() -> Adapter:
@@ -346,17 +348,12 @@ def _prepared(
 
 
 def _advice(federation: Federation) -> Iterator[Warned]:
-    """What the aggregator has to say about the number of clients that send something in a round."""
-    experiment, aggregator = federation.experiment, federation.server.aggregator
-    learning = [
-        name
-        for name, origins in experiment.holdings().items()
-        if all(experiment.clients[origin.client].learns for origin in origins.values())
-    ]
-    sending = min(len(learning), len(federation.server.exchange.invited(1)))
-    shared = experiment.rounds_to_play > 0 and experiment.sharing == "all"
-    if shared and isinstance(aggregator, DependsOnNumbers) and (message := aggregator.advice(sending)):
-        yield Warned(kind="aggregator", message=message)
+    """What somebody should know before clients share anything."""
+    experiment, server = federation.experiment, federation.server
+    if experiment.rounds_to_play > 0 and experiment.sharing == "all":
+        yield from advice(server.aggregator, min(len(experiment.learners()), len(server.exchange.invited(1))))
+        if experiment.has_library():
+            yield seen_by_others(experiment.mix.name, len(experiment.learners()))
 
 
 def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Sequence[str] = ()) -> Federation:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from fedse.adapters.plan import plan_of, withholds
 from fedse.clients.client import EVALUATION
 from fedse.clients.site import ExplorationOptions, Origin
 from fedse.errors import BadInput
@@ -22,7 +23,7 @@ from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import ParticipationOptions
 from fedse.federation.server import LimitOptions
 from fedse.methods import Method, Sharing, expand
-from fedse.plugins import STORED, ClientSlot, FilePath, Part, PartOf, PluginOptions, capability, resolve
+from fedse.plugins import STORED, ClientSlot, FilePath, Part, PartOf, PluginOptions, build, capability, resolve
 from fedse.privacy.door import SendingOptions
 from fedse.probes.evaluation import EvaluationOptions
 from fedse.strict_yaml import KeyPath, read_yaml, to_yaml
@@ -158,7 +159,7 @@ class Experiment(PluginOptions):
             )
         if self.sharing == "none" and self.pooled:
             raise ValueError("`pooled: true` leaves one client with nobody to share with: leave `sharing` out")
-        if self.sharing == "none" and capability(self.mix, "needs_others"):
+        if self.sharing == "none" and (capability(self.mix, "needs_others") or capability(self.mix, "needs_library")):
             raise ValueError(
                 f"`mix: {self.mix.name}` mixes with what others send, and with `sharing: none` nobody sends: leave `mix` out"
             )
@@ -167,6 +168,8 @@ class Experiment(PluginOptions):
                 f"`mix: {self.mix.name}` takes its own share out of the mean, and the aggregator is "
                 f"'{self.aggregator.name}': use `aggregator: mean`"
             )
+        if self.has_library() and not self.aggregator.foreign:
+            self._check_library()
         if self.sharing == "none" and not (self.in_process or self.engine.foreign):
             raise ValueError("clients that share nothing need no connection: use `engine: local` with `sharing: none`")
         labels = list(self.labelled_probes())
@@ -209,6 +212,19 @@ class Experiment(PluginOptions):
                 "experiment explores nothing"
             )
         return self
+
+    def _check_library(self) -> None:
+        """What a client sends has to be all that it learned, on top of what everybody has."""
+        aggregator = build("aggregator", self.aggregator)
+        if withholds(plan_of(aggregator)) or getattr(aggregator, "adds_ranks", False):
+            raise ValueError(
+                f"`mix: {self.mix.name}` mixes whole adapters of the clients, and with `aggregator: {self.aggregator.name}` "
+                "clients keep a factor or are sent further ranks beside it: use an aggregator such as `mean` or `fedexp`"
+            )
+
+    def has_library(self) -> bool:
+        """Whether every client is sent what each of the others sent last."""
+        return capability(self.mix, "needs_library")
 
     def _check_newcomers(self) -> None:
         if not self.learning:
@@ -321,6 +337,11 @@ class Experiment(PluginOptions):
         labels = numbered(origin.label.split("#")[0] for origin in learning)
         measuring = {name: worlds for name, worlds in apart.items() if not self.clients[name].learns}
         return {POOLED: dict(zip(labels, learning, strict=True)), **measuring}
+
+    def learners(self) -> list[str]:
+        """Those who hold worlds to learn from, and not only to measure in."""
+        holders = self.holdings().items()
+        return [name for name, held in holders if all(self.clients[origin.client].learns for origin in held.values())]
 
     @field_validator("clients")
     @classmethod

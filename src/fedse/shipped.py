@@ -51,6 +51,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "feddpa": "fedse.mixes.feddpa:FedDpa",
         "fedalt": "fedse.mixes.fedalt:FedAlt",
         "blend": "fedse.mixes.blend:Blend",
+        "clustered": "fedse.mixes.clustered:Clustered",
     },
     "learner": {
         "imitation": "fedse.learners.imitation:Imitation",

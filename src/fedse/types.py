@@ -19,6 +19,9 @@ Layout = tuple[tuple[str, tuple[int, ...]], ...]
 Shared = Mapping[str, Tensors]
 """Numbers that plug-ins share through the server, by the name under which they share them."""
 
+Library = Mapping[str, Vector]
+"""Adapters by the names of the clients that sent them, packed like the shared pairs of a broadcast adapter."""
+
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 NAME_LENGTH = 64
@@ -198,6 +201,8 @@ class Sent(NamedTuple):
     """Rounds behind it."""
     contributed: tuple[str, ...] = ()
     """Clients whose updates it was made of; nobody before the first round, or where that is not known."""
+    library: Mapping[str, Tensors] = {}
+    """The adapter that each client sent last, by its name; not to be written to. Empty where the mix asks for none."""
 
 
 Lessons = Generator[Adapter, Adapter, Adapter]
@@ -222,6 +227,8 @@ class RoundTask:
     """What plug-ins of the clients have told each other by way of the server."""
     contributed: tuple[str, ...] = ()
     """Clients whose updates the adapter was made of."""
+    library: Library = field(default_factory=dict)
+    """What each client sent last, where the mix asks for it."""
 
     @property
     def name(self) -> str:
@@ -374,24 +381,3 @@ class ServerState:
     """Tensors of the aggregator's own, such as moments."""
     contributed: tuple[str, ...] = ()
     """Clients whose updates the adapter was made of."""
-
-
-@dataclass(frozen=True)
-class RoundReport:
-    """What happened in one round, in numbers. The scores belong to the adapter that entered it."""
-
-    round: int
-    adapter: str
-    updates: tuple[ClientUpdate, ...]
-    """As received, without their vectors."""
-    refused: Mapping[str, str]
-    diagnostics: Mapping[str, Any]
-    seconds: float
-    absent: Mapping[str, str] = field(default_factory=dict)
-    """Clients that were asked and whose answer was not there when the round closed, each with the reason."""
-    sent: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of each client's adapter as they crossed."""
-    broadcast: int = 0
-    """Bytes of the adapter that each client was sent."""
-    late: int = 0
-    """Updates of earlier rounds that arrived in this one and were dropped."""

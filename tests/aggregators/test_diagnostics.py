@@ -55,6 +55,22 @@ def _cosine(one: Any, other: Any) -> float:
     return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
 
 
+def test_distances_are_those_of_the_projectors_onto_what_changed(tmp_path: Path) -> None:
+    broadcast = _adapter(99)
+    adapters = [_adapter(seed, 0.1, around=broadcast) for seed in range(3)]
+    found = diagnose(broadcast, _stored(adapters, tmp_path))["subspace_distance"]
+    assert found.keys() == {"c00|c01", "c00|c02", "c01|c02"}
+    for pair, value in found.items():
+        wanted = []
+        for name in (f"{module}.lora_B.weight" for module in SHAPES):
+            changes = [adapters[int(each[1:])].tensors[name] - broadcast.tensors[name] for each in pair.split("|")]
+            one, other = (change @ np.linalg.pinv(change) for change in changes)
+            wanted.append(np.sum((one - other) ** 2) / (2 * RANK))
+        assert value == pytest.approx(np.mean(wanted), abs=1e-4)
+    lone = diagnose(_without_pairs(0), _stored([_without_pairs(1), _without_pairs(2)], tmp_path / "lone"))
+    assert "cosine" in lone and "subspace_distance" not in lone
+
+
 @pytest.mark.parametrize("clients", [1, 2, 3, 8])
 def test_norms_cosines_and_gap_equal_the_dense_computation(tmp_path: Path, clients: int) -> None:
     broadcast = _adapter(99)

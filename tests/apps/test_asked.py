@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ from fedse.experience.buffer import SCHEMA, read_file
 from fedse.federation.sites import Sites
 from fedse.known_before import expected_of
 from fedse.learners.table import TableLearner
+from fedse.mixes.broadcast import Broadcast
 from fedse.models.table import Table
 from fedse.runs.trackers import Trackers
 from fedse.types import Adapter, ClientUpdate, Layout, Learned, RoundTask, Trajectory
@@ -524,3 +526,43 @@ def test_a_world_is_told_under_a_name_that_the_common_file_has_or_as_another(
     )
     assert isinstance(hub, ClientUpdate) and hub.scores[0].world == told
     assert worlds.get("east") == ((told,) if written else None)
+
+
+class TakesAll(Broadcast):
+    """A mix that is sent what the others sent."""
+
+    needs_library = True
+
+
+@pytest.fixture
+def with_library(kit: Path) -> Path:
+    (kit / "experiment.yaml").write_text(f"{EXPERIMENT}mix: {__name__}:TakesAll\n")
+    return kit
+
+
+def test_adapters_of_other_sites_come_only_where_the_experiment_asks_for_them(kit: Path) -> None:
+    asked = Asked(kit)
+    assert asked.refused(library={"west": pack(asked.adapter)}) == "UnreadableTask"
+    assert "for which this experiment has no use" in asked.said[-1] and not asked.rounds()
+    assert asked.refused() == ""
+
+
+def test_a_library_that_does_not_fit_is_refused_and_one_that_does_is_counted(with_library: Path) -> None:
+    asked = Asked(with_library, "budget: {megabytes: 0.02}\n")
+    assert "single updates of all the others" in asked.said[0]
+    own = pack(asked.adapter)
+    spoilt = own.copy()
+    spoilt[3] = np.nan
+    for library in ({"west": own[:-1]}, {"west": spoilt}, {"west": own + np.float32(np.inf)}):
+        assert asked.refused(library=library) == "UnreadableTask"
+    doubled = asked.parcel(library={"west": own, "east": own})
+    twice = Parcel({**doubled.header, "library": ("west", "west")}, doubled.array)
+    assert (
+        asked.answer(twice).header["failure"] == "UnreadableTask" and "two adapters of the same site" in asked.said[-1]
+    )
+    assert not asked.rounds()
+    assert asked.refused(library={"east": own, "west": own}) == ""
+    spent = json.loads((asked.folder / "asked.json").read_text())["bytes"]
+    assert spent == 3 * own.nbytes
+    many = {f"site{number}": own for number in range(int(0.02e6 / own.nbytes))}
+    assert asked.refused(round=2, library=many) == "OverBudget"

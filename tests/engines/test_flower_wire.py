@@ -76,6 +76,17 @@ def test_a_task_arrives_as_it_was_sent() -> None:
         assert (parcel.header["client"], parcel.header["run"], parcel.header["terms"]) == ("site", "run", "terms")
 
 
+def test_a_library_arrives_in_the_same_array() -> None:
+    library = {"far": VECTOR + 1, "near": VECTOR * np.float32(1 / 3)}
+    layout = (*LAYOUT, ("c.lora_A.residual.weight", (1, 2)))
+    vector = np.concatenate([VECTOR, VECTOR[:2]])
+    for sent in (task(library=library), task(vector=vector, layout=layout, library=library), task()):
+        for parcel in carried(pack_task(sent, "site", "run", "terms")):
+            got = read_task(parcel)
+            assert got.vector.tobytes() == sent.vector.tobytes() and list(got.library) == list(sent.library)
+            assert all(got.library[name].tobytes() == sent.library[name].tobytes() for name in sent.library)
+
+
 @pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
 def test_an_update_arrives_bit_for_bit_at_every_precision(precision: str) -> None:
     sent = update(precision)

@@ -17,12 +17,13 @@ from fedse.errors import BadAggregate
 from fedse.experiment import Experiment
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import Exchange, ParticipationOptions
+from fedse.federation.report import RoundReport
 from fedse.federation.round import run_round
 from fedse.federation.usual import earlier_norms, unusual
 from fedse.plugins import resolve
 from fedse.runs.trackers import Trackers
 from fedse.shipped import KNOWN
-from fedse.types import ClientUpdate, RoundReport, RoundTask, ServerState
+from fedse.types import ClientUpdate, RoundTask, ServerState
 
 
 class Answering:

@@ -23,10 +23,10 @@ from fedse.engines.flower.grid import GridEngine
 from fedse.engines.flower.wire import pack_answer
 from fedse.federation.checks import CheckOptions, refusal
 from fedse.federation.expected import Expected
-from fedse.federation.server import finite, to_json
+from fedse.federation.report import RoundReport, finite, to_json
 from fedse.federation.sites import Sites
 from fedse.privacy.names import COUNTS, KINDS, METRICS
-from fedse.types import ClientFailure, ClientUpdate, Encoded, RoundReport, RoundTask, WorldScore
+from fedse.types import ClientFailure, ClientUpdate, Encoded, RoundTask, WorldScore
 
 LAYOUT = (("a.lora_A.weight", (2, 3)), ("a.lora_B.weight", (3, 2)), ("b", (4,)))
 VECTOR = np.arange(length(LAYOUT), dtype=np.float32) / 7

@@ -25,6 +25,13 @@ def unpack(vector: Vector, layout: Layout, config: Mapping[str, Any]) -> Adapter
     return Adapter(tensors, config)
 
 
+def views(vector: Vector, layout: Layout) -> dict[str, Vector]:
+    """The tensors of a packed adapter that many read and nobody writes to: without a copy."""
+    fixed = vector.view()
+    fixed.flags.writeable = False
+    return {name: fixed[start:stop].reshape(shape) for name, shape, start, stop in slices(layout)}
+
+
 def slices(layout: Layout) -> Iterator[tuple[str, tuple[int, ...], int, int]]:
     """Name, shape, start and stop of each tensor in the packed vector."""
     start = 0

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from fedse.adapters.packing import slices
-from fedse.types import Adapter, Layout, RoundTask, Vector
+from fedse.adapters.packing import slices, views
+from fedse.types import Adapter, Layout, Library, RoundTask, Tensors, Vector
 
 RESIDUAL = "residual"
 PERSONAL = "personal"
@@ -60,6 +60,12 @@ def plan_of(aggregator: Any) -> Plan:
     return plan if isinstance(plan, TensorPlan | Alternation) else TensorPlan()
 
 
+def withholds(plan: Plan) -> bool:
+    """Whether there is a factor that clients train and do not send."""
+    turns = plan.turns if isinstance(plan, Alternation) else (plan,)
+    return any(set(turn.trained) - set(turn.sent) for turn in turns)
+
+
 def in_turn(factors: Iterable[str]) -> str:
     """The factors of successive rounds in words: once if they are the same."""
     return ", ".join(dict.fromkeys(factors))
@@ -98,6 +104,16 @@ def sent_layout(task: RoundTask, plan: Plan) -> Layout:
     """Names and shapes of what an update to the task holds."""
     now = plan.in_round(task.round)
     return tuple((name, shape) for name, shape in task.layout if _is_sent(name, now))
+
+
+def shared_layout(layout: Layout) -> Layout:
+    """Names and shapes of an adapter without the further pairs beside the shared one."""
+    return tuple((name, shape) for name, shape in layout if not part(name))
+
+
+def opened(library: Library, layout: Layout) -> dict[str, Tensors]:
+    """The tensors of each client's adapter in a library that came with a broadcast adapter."""
+    return {client: views(vector, shared_layout(layout)) for client, vector in library.items()}
 
 
 def private(adapter: Adapter, plan: TensorPlan) -> Adapter:

@@ -4,8 +4,12 @@ All numbers are about the change against the broadcast adapter, except the produ
 
     product_gap = || mean(B_k A_k) - mean(B_k) mean(A_k) || / || mean(B_k A_k) ||     (Frobenius, over all modules)
 
-Up to 32 clients everything is exact and computed one module at a time from the factors. Above that the cosines between
-clients are left out and the gap is estimated by random projection, which keeps memory independent of the number of clients.
+`subspace_distance` says whether two clients' changes of B go in the same directions, whatever they write there
+(`subspaces.py`; left out where nobody sends B).
+
+Up to 32 clients everything is exact and computed one module at a time from the factors. Above that cosines and distances
+between clients are left out and the gap is estimated by random projection, which keeps memory independent of the number of
+clients.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedse.adapters.packing import modules, pack
+from fedse.aggregators.subspaces import subspace_distances
 from fedse.protocols import StoredUpdate
 from fedse.seeds import generator
 from fedse.types import Adapter
@@ -49,6 +54,13 @@ def diagnose(broadcast: Adapter, updates: Sequence[StoredUpdate]) -> dict[str, A
             for i in range(len(names))
             for j in range(i + 1, len(names))
         }
+        distances = subspace_distances(_changes_of_b(broadcast, updates))
+        if distances is not None:
+            found["subspace_distance"] = {
+                f"{names[i]}|{names[j]}": float(distances[i, j])
+                for i in range(len(names))
+                for j in range(i + 1, len(names))
+            }
     gap = _exact_gap(broadcast, updates) if exact else _estimated_gap(broadcast, updates)
     found["product_gap"] = gap
     found["product_gap_is"] = "exact" if exact else f"an estimate from {PROBES} random projections"
@@ -83,6 +95,15 @@ def _change_products_with_mean(broadcast: Adapter, updates: Sequence[StoredUpdat
         change = update.read() - start
         to_mean[index], squares[index] = change @ mean, change @ change
     return to_mean, squares, float(mean @ mean)
+
+
+def _changes_of_b(broadcast: Adapter, updates: Sequence[StoredUpdate]) -> Iterator[list[Matrix]]:
+    """Of all clients, one module after another."""
+    start = pack(broadcast)
+    for module in modules(broadcast.layout):
+        if "B" in module:
+            shape, begin, end = module["B"]
+            yield [_factors(update, module["B"]) - start[begin:end].reshape(shape) for update in updates]
 
 
 def _pairs(broadcast: Adapter) -> Iterator[tuple[tuple[tuple[int, ...], int, int], tuple[tuple[int, ...], int, int]]]:

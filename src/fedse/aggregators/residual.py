@@ -43,6 +43,11 @@ class ResidualRule(Rule):
 
     also_promised: frozenset[str] = frozenset()
 
+    @property
+    def adds_ranks(self) -> bool:
+        """Whether further ranks may be broadcast beside the shared pair."""
+        return self.rank != 0
+
     def split(
         self, ups: Sequence[Matrix], downs: Sequence[Matrix], name: str, state: ServerState
     ) -> tuple[Matrix, Matrix, Matrix, Matrix]:

@@ -14,9 +14,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, ValidationError
 
-from fedse.adapters.packing import length
 from fedse.adapters.plan import RESIDUAL, factor, in_part, part
-from fedse.engines.flower.wire import FORMAT, Parcel
+from fedse.engines.flower.wire import FORMAT, Parcel, apart, size
 from fedse.errors import OverBudget, UnreadableTask
 from fedse.types import Adapter, Layout, RoundTask, Shared, Split, Vector
 
@@ -53,6 +52,7 @@ class Header(BaseModel):
     seconds: Annotated[_Number, Field(gt=0, le=LONGEST)] | None
     shared: Annotated[dict[_Word, dict[_Word, tuple[_Shape, tuple[_Number, ...]]]], Field(max_length=100)]
     contributed: Annotated[tuple[_Name, ...], Field(max_length=100_000)]
+    library: Annotated[tuple[_Name, ...], Field(max_length=100_000)]
     seal: _Name = ""
 
 
@@ -66,10 +66,14 @@ class Expected:
     shares: frozenset[str]
     rank: int | None = None
     """Most ranks of a module's adapter with its residual; None: as many as the largest module has."""
+    library: bool = False
+    """Whether what other clients sent may come along."""
 
     @classmethod
-    def of(cls, adapter: Adapter, worlds: frozenset[str], shares: frozenset[str], rank: int | None) -> Expected:
-        return cls(adapter.layout, dict(adapter.config), worlds, shares, rank)
+    def of(
+        cls, adapter: Adapter, worlds: frozenset[str], shares: frozenset[str], rank: int | None, library: bool = False
+    ) -> Expected:
+        return cls(adapter.layout, dict(adapter.config), worlds, shares, rank, library)
 
 
 def read_header(parcel: Parcel) -> Header:
@@ -92,10 +96,15 @@ def read_task(head: Header, array: Any, expected: Expected) -> RoundTask:
     if head.world and (head.kind == "train" or head.world not in expected.worlds):
         raise UnreadableTask(f"the hub asks for a world that this site does not have, or for one alone in {head.kind}.")
     _check_layout(head.layout, expected)
+    if head.library and not expected.library:
+        raise UnreadableTask("the hub sends adapters of other sites, for which this experiment has no use.")
+    if len(set(head.library)) < len(head.library):
+        raise UnreadableTask("the hub sends two adapters of the same site.")
+    vector, library = apart(_array(array, size(head.layout, len(head.library))), head.layout, head.library)
     return RoundTask(
         round=head.round,
         kind=head.kind,
-        vector=_vector(array, head.layout),
+        vector=vector,
         layout=head.layout,
         config=expected.config,
         split=head.split,
@@ -103,6 +112,7 @@ def read_task(head: Header, array: Any, expected: Expected) -> RoundTask:
         seconds=head.seconds,
         shared=_shared(head, expected.shares),
         contributed=head.contributed,
+        library=library,
     )
 
 
@@ -153,8 +163,8 @@ def _smaller_sides(factors: Mapping[str, tuple[int, ...]]) -> list[int]:
     return [min(widths[stem], heights[stem]) for stem in widths.keys() & heights.keys()]
 
 
-def _vector(array: Any, layout: Layout) -> Vector:
-    if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.shape != (length(layout),):
+def _array(array: Any, values: int) -> Vector:
+    if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.shape != (values,):
         raise UnreadableTask("the hub's adapter is not one array of 32-bit floats of the size that it announces.")
     # Read once, and without a copy of all of it: an adapter may be large.
     if array.size and not (np.max(array) <= LARGEST and np.min(array) >= -LARGEST):

@@ -89,7 +89,8 @@ class Account:
 
     def _with(self, task: RoundTask) -> Spent:
         spent = self._spent
-        update: dict[str, int] = {"bytes": spent.bytes + task.vector.nbytes}
+        received = task.vector.nbytes + sum(vector.nbytes for vector in task.library.values())
+        update: dict[str, int] = {"bytes": spent.bytes + received}
         if task.kind == "train":
             again = task.round == spent.begun
             update |= {"begun": task.round, "tries": spent.tries + 1 if again else 1, "rounds": spent.rounds + 1}

@@ -31,6 +31,7 @@ from fedse.errors import FedseError, UnreadableTask
 from fedse.events import Event, Warned
 from fedse.experience.archive import set_aside
 from fedse.experiment import build_clients, build_parts
+from fedse.federation.advice import OTHERS_SEE
 from fedse.federation.sites import Household, Sites
 from fedse.known_before import names_of
 from fedse.privacy.door import ORACLES
@@ -72,7 +73,10 @@ class Worker:
             frozenset(self._client.site.places),
             experiment.shares(),
             site.options.budget.rank,
+            experiment.has_library(),
         )
+        if experiment.has_library():
+            say(f"{OTHERS_SEE} (`mix: {experiment.mix.name}`)")
         self._account = Account(self._own / "asked.json", self._client.experience.buffer.path, site.options.budget)
         key = site.options.hub_key
         self._seal = None if key is None else SealOfHub.read(key)

@@ -113,21 +113,25 @@ def _adapter(folder: RunView, number: int, client: str) -> Adapter:
 
 def _with_private_part(folder: RunView, adapter: Adapter, client: str, number: int) -> Adapter:
     """The adapter that a client plays with after a round."""
+    from fedse.adapters.plan import opened
     from fedse.clients.notebook import Notebook
     from fedse.errors import BadInput
     from fedse.experiment import build_mix, stored_experiment
+    from fedse.federation.library import library_of
+    from fedse.federation.stored_state import stored_state
     from fedse.types import Sent
 
     _known_client(folder, client)
     folder.check_kept(client, number)
     own = Notebook(folder.client_folder(client) / "private").before(number + 1).tensors
-    if not own:
+    experiment = stored_experiment(folder)
+    if not own and not experiment.has_library():
         raise BadInput(
             f"--client {client}: it keeps nothing private, the adapter belongs to all clients: leave it out."
         )
-    record = folder.record(number)
-    sent = Sent(adapter, number, record.contributed if record else ())
-    return build_mix(stored_experiment(folder), client).compose(sent, own)
+    state = stored_state(folder, number)
+    sent = Sent(adapter, number, state.contributed, opened(library_of(state), adapter.layout))
+    return build_mix(experiment, client).compose(sent, own)
 
 
 def _known_client(folder: RunView, client: str) -> list[str]:

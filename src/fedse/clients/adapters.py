@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from fedse.adapters.packing import pack, unpack
-from fedse.adapters.plan import Plan, frozen, private, sent
+from fedse.adapters.plan import Plan, frozen, opened, private, sent
 from fedse.clients.notebook import Notebook
 from fedse.clients.own import OwnAdapters
 from fedse.errors import BadInput
@@ -100,4 +100,5 @@ def _one(adapter: Adapter) -> Lessons:
 
 def _sent(task: RoundTask) -> Sent:
     behind = task.round - 1 if task.kind == "train" else task.round
-    return Sent(unpack(task.vector, task.layout, task.config), behind, task.contributed)
+    adapter = unpack(task.vector, task.layout, task.config)
+    return Sent(adapter, behind, task.contributed, opened(task.library, task.layout))

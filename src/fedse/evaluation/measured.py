@@ -124,7 +124,7 @@ def costs(run: RunView, sharing: bool, pooled: bool) -> dict[int, Cost]:
             )
         clients = report["clients"].values()
         up = [entry.get("bytes", 0) for entry in clients]
-        down = report.get("broadcast_bytes", max(up, default=0))
+        down = report.get("broadcast_bytes", max(up, default=0)) + report.get("library_bytes", 0)
         crossed = sum(up) + down * len(up) if sharing else 0
         total = Cost(
             total.explored_tokens + sum(entry["counts"].get("agent_tokens", 0) for entry in clients),

@@ -42,7 +42,9 @@ def estimate(
     # On a GPU the first time compiles kernels and records graphs, which a run does once.
     times = 1 if getattr(model, "device", "cpu") == "cpu" else 2
     speed = [_decoding_speed(clients, model, policy) for _ in range(times)][-1]
-    seconds, written, episodes = 0.0, adapter.size * 4 * (rounds + 1), 0
+    # The library is stored with every round.
+    held = 1 + len(clients) * any(getattr(client.adapters.mix, "needs_library", False) for client in clients)
+    seconds, written, episodes = 0.0, adapter.size * 4 * held * (rounds + 1), 0
     for client in clients:
         exploration = client.site.exploration if client.site.learns else None
         explored = exploration.tasks * exploration.attempts * rounds if exploration else 0

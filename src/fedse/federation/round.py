@@ -23,11 +23,13 @@ from fedse.aggregators.effective_step import effective_steps
 from fedse.errors import BadAggregate, NothingTrained
 from fedse.federation.checks import UNCHANGED, CheckOptions, refusal, unfit
 from fedse.federation.exchange import Exchange
+from fedse.federation.library import library_of, with_library, without_library
+from fedse.federation.report import RoundReport
 from fedse.federation.shared import shared_of, with_shared, without_shared
 from fedse.federation.usual import unusual
 from fedse.protocols import Aggregator
 from fedse.stopwatch import during
-from fedse.types import ClientUpdate, RoundReport, RoundTask, ServerState
+from fedse.types import ClientUpdate, RoundTask, ServerState
 
 
 def run_round(
@@ -39,11 +41,13 @@ def run_round(
     arrived: Callable[[ClientUpdate], bool] = lambda _: True,
     shares: frozenset[str] = frozenset(),
     earlier: Sequence[float] = (),
+    library: bool = False,
 ) -> tuple[ServerState, RoundReport]:
     """From the state after one round to the state after the next.
 
     `arrived` tells whether an update may be used; `shares` are the names under which plug-ins of clients tell each other
-    numbers; `earlier` says how far updates went in the last rounds.
+    numbers; `earlier` says how far updates went in the last rounds; with `library` clients are sent what each of them sent
+    last.
     """
     began = time.monotonic()
     number = state.round + 1
@@ -78,6 +82,7 @@ def run_round(
         state.adapter.config,
         shared=shared_of(state),
         contributed=state.contributed,
+        library=library_of(state),
     )
     answers = exchange.ask(exchange.invited(number), task, take)
     if checks.max_ratio is not None:
@@ -93,7 +98,7 @@ def run_round(
     if usable:
         with during("aggregate"):
             diagnostics = diagnose(asked, usable)
-            following, own = aggregator.aggregate(without_shared(state), usable)
+            following, own = aggregator.aggregate(without_library(without_shared(state)), usable)
             if reason := unfit(following, state, checks):
                 raise BadAggregate(
                     f"the aggregator {type(aggregator).__name__} made an adapter of round {number} that cannot be used "
@@ -106,6 +111,8 @@ def run_round(
         following, diagnostics = replace(state, round=number), {}
     taken = [update for client, update in answers.updates.items() if client not in refused]
     following = with_shared(following, state.memory, taken, shares)
+    if library:
+        following = with_library(following, state, usable)
     following = replace(following, contributed=tuple(update.client for update in usable) or state.contributed)
 
     report = RoundReport(
@@ -118,6 +125,7 @@ def run_round(
         absent=answers.absent,
         sent=crossed,
         broadcast=task.vector.nbytes,
+        library=sum(vector.nbytes for vector in task.library.values()),
         late=answers.late,
     )
     return following, report

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -11,27 +10,29 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import save
 
 from fedse.adapters.files import write_adapter
 from fedse.adapters.packing import pack
 from fedse.clients.kept import kept
-from fedse.errors import RunConflict, Stopped, TooManyErrors, WorldBroke
-from fedse.evaluation.metrics import row, summarise
+from fedse.errors import Stopped, TooManyErrors, WorldBroke
+from fedse.evaluation.metrics import summarise
 from fedse.events import ClientFinished, Evaluated, RoundFinished, RoundStarted, RunStarted, Warned
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import Exchange, ParticipationOptions
+from fedse.federation.library import library_of
 from fedse.federation.reply_form import mostly_invalid
+from fedse.federation.report import RoundReport, finite, rows_of, to_json
 from fedse.federation.round import run_round
 from fedse.federation.standing import standing
+from fedse.federation.stored_state import stored_state
 from fedse.federation.usual import earlier_norms
 from fedse.plugins import PluginOptions
 from fedse.protocols import Aggregator, Engine, Tracker
 from fedse.runs.folder import RunFolder
-from fedse.runs.shared_adapter import mean_of_last, shared_adapter
+from fedse.runs.shared_adapter import mean_of_last
 from fedse.stopwatch import during
-from fedse.types import Adapter, ClientFailure, ClientUpdate, RoundReport, RoundTask, ServerState, Split
+from fedse.types import Adapter, ClientFailure, ClientUpdate, RoundTask, ServerState, Split
 
 
 class LimitOptions(PluginOptions):
@@ -66,6 +67,7 @@ class Server:
         shares: frozenset[str] = frozenset(),
         joins: Mapping[str, int] | None = None,
         mean_of_last: int = 1,
+        library: bool = False,
     ) -> None:
         """`mean_of_last`: of so many rounds the mean adapter is evaluated."""
         self.run = run
@@ -76,6 +78,7 @@ class Server:
         self.tracker = tracker
         self.shares = shares
         self.mean_of_last = mean_of_last
+        self.library = library
         self.exchange = Exchange(
             engine, participation or ParticipationOptions(), seed, tracker, self._client_failed, joins
         )
@@ -100,6 +103,7 @@ class Server:
                 self._client_finished,
                 self.shares,
                 earlier_norms(self.run, state.round),
+                self.library,
             )
             self._save(state, report)
             self.tracker.record(
@@ -175,6 +179,7 @@ class Server:
             split,
             world,
             contributed=state.contributed,
+            library=library_of(state),
         )
         self.exchange.settle()
         answers = self.exchange.ask(self.engine.clients, task, lambda got: got if self._bears_errors(got) else None)
@@ -183,7 +188,7 @@ class Server:
         result = {"round": number, "split": split, "adapter": state.adapter.digest(), **summarise(scores)}
         if self.mean_of_last > 1:
             result["mean_of_last"] = self.mean_of_last
-        if probed := {client: _rows_of(received[client]) for client in sorted(received) if received[client].probes}:
+        if probed := {client: rows_of(received[client]) for client in sorted(received) if received[client].probes}:
             result["probes"] = probed
         if answers.absent:
             result["absent"] = answers.absent
@@ -204,14 +209,7 @@ class Server:
 
     def load(self, number: int) -> ServerState:
         """The state after a round, verified against the manifest."""
-        adapter = shared_adapter(self.run, number)
-        memory_file = self.run.round_folder(number) / "server" / "memory.safetensors"
-        try:
-            memory = load_file(memory_file) if memory_file.exists() else {}
-        except (SafetensorError, OSError) as error:
-            raise RunConflict(f"{memory_file} is damaged ({error}): restore it from a copy of the run.") from error
-        record = self.run.record(number)
-        return ServerState(number, adapter, memory, record.contributed if record else ())
+        return stored_state(self.run, number)
 
     def _kept(self, number: int) -> dict[str, dict[str, str]]:
         """What clients on this disk keep after a round that no record names yet."""
@@ -247,45 +245,3 @@ class Server:
                 report.absent if report is not None else (),
                 state.contributed,
             )
-
-
-def to_json(report: RoundReport) -> Mapping[str, Any]:
-    """A report with the summary of its scores, which belong to the adapter that entered the round."""
-    scores = [(update.client, score) for update in report.updates for score in update.scores]
-    contributed = set(report.diagnostics.get("contributed", []))
-    clients = {
-        update.client: {
-            "sent": update.client in contributed,
-            "state": standing(update, update.client in contributed, update.client in report.refused),
-            "counts": dict(update.counts),
-            "metrics": dict(update.metrics),
-            **({"probes": _rows_of(update)} if update.probes else {}),
-            "bytes": report.sent.get(update.client, 0),
-        }
-        for update in report.updates
-    }
-    return {
-        "round": report.round,
-        "adapter": report.adapter,
-        "seconds": round(report.seconds, 3),
-        "broadcast_bytes": report.broadcast,
-        "clients": clients,
-        "refused": dict(report.refused),
-        "absent": dict(report.absent),
-        "late": report.late,
-        "diagnostics": dict(report.diagnostics),
-        "evaluation": {"adapter_of_round": report.round - 1, **summarise(scores)},
-    }
-
-
-def _rows_of(update: ClientUpdate) -> dict[str, Any]:
-    return {name: [row(update.client, score) for score in scores] for name, scores in update.probes.items()}
-
-
-def finite(value: Any) -> Any:
-    """The same JSON values with null for what is not a finite number: NaN is not JSON."""
-    if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

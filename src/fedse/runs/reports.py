@@ -65,6 +65,7 @@ class _Report(_Stored):
     clients: dict[str, _Client]
     evaluation: _Entering
     broadcast_bytes: int = 0
+    library_bytes: int = 0
     diagnostics: _Diagnostics = Field(default_factory=_Diagnostics)
 
 

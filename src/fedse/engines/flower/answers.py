@@ -71,7 +71,7 @@ _Entry = Annotated[tuple[Name, _Shape], Field(strict=False)]
 
 
 class _Update(_Form):
-    format: Literal[3]
+    format: Literal[4]
     layout: list[_Entry]
     counts: dict[Name, Count] = Field(max_length=MOST_NAMES)
     metrics: dict[Name, float | None] = Field(max_length=MOST_NAMES)
@@ -83,16 +83,16 @@ class _Update(_Form):
 
 
 class _Failure(_Form):
-    format: Literal[3]
+    format: Literal[4]
     failure: Name
 
 
 class _Introduction(_Form):
-    format: Literal[3]
+    format: Literal[4]
     site: Name
 
 
-assert FORMAT == 3 and SITE in _Introduction.model_fields
+assert FORMAT == 4 and SITE in _Introduction.model_fields
 
 
 def read_answer(records: Any, client: str, task: RoundTask, plan: Plan, expected: Expected) -> Answer:

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedse.adapters.packing import length
+from fedse.adapters.plan import shared_layout
 from fedse.privacy.names import known_kind
-from fedse.types import ClientFailure, ClientUpdate, Layout, RoundTask, Shared
+from fedse.types import ClientFailure, ClientUpdate, Layout, Library, RoundTask, Shared, Vector
 
-FORMAT = 3
-"""2: what plug-ins share, and what further probes measured. 3: whose updates an adapter was made of."""
+FORMAT = 4
+"""2: what plug-ins share, and what further probes measured. 3: whose updates an adapter was made of. 4: the library."""
 SITE = "site"
 """Key of a node's configuration, and of its answer to a hub without keys, under which its name stands."""
 CONFIG = frozenset(
@@ -56,26 +58,42 @@ def pack_task(task: RoundTask, client: str, run: str, terms: str) -> Parcel:
         "seconds": task.seconds,
         "shared": _plain(task.shared),
         "contributed": task.contributed,
+        "library": tuple(task.library),
     }
-    return Parcel(header, task.vector)
+    return Parcel(header, np.concatenate([task.vector, *task.library.values()]) if task.library else task.vector)
 
 
 def read_task(parcel: Parcel) -> RoundTask:
     head = parcel.header
     if head["format"] != FORMAT or parcel.array is None:
         raise ValueError("a task of another format: hub and site need the same version of fedse")
+    layout = _layout(head["layout"])
+    vector, library = apart(np.asarray(parcel.array, dtype=np.float32), layout, head["library"])
     return RoundTask(
         round=int(head["round"]),
         kind=head["kind"],
-        vector=np.asarray(parcel.array, dtype=np.float32),
-        layout=_layout(head["layout"]),
+        vector=vector,
+        layout=layout,
         config=head["config"],
         split=head["split"],
         world=str(head["world"]),
         seconds=head["seconds"],
         shared=_tensors(head["shared"]),
         contributed=tuple(head["contributed"]),
+        library=library,
     )
+
+
+def size(layout: Layout, clients: int) -> int:
+    """Values of the array of a task: the broadcast adapter, and after it the shared pairs of so many clients."""
+    return length(layout) + clients * length(shared_layout(layout))
+
+
+def apart(array: Vector, layout: Layout, clients: Sequence[str]) -> tuple[Vector, Library]:
+    """The broadcast adapter and the library in the array of a task, which has the right size."""
+    whole, each = length(layout), length(shared_layout(layout))
+    starts = range(whole, whole + each * len(clients), each) if each else [whole] * len(clients)
+    return array[:whole], {client: array[start : start + each] for client, start in zip(clients, starts, strict=True)}
 
 
 def pack_answer(answer: Answer) -> Parcel:

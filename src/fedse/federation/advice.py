@@ -1,0 +1,24 @@
+"""What is told before clients begin to share: a choice that does not do what it is for, and who sees what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fedse.events import Warned
+from fedse.protocols import Aggregator, DependsOnNumbers
+
+OTHERS_SEE = (
+    "every client is sent the single updates of all the others, by their names, and not only what is made of them"
+)
+"""For the author of an experiment whose mix needs a library, and for the operator of each site."""
+
+
+def advice(aggregator: Aggregator, sending: int) -> Iterator[Warned]:
+    """What the aggregator has to say about the number of clients that send something in a round."""
+    if isinstance(aggregator, DependsOnNumbers) and (message := aggregator.advice(sending)):
+        yield Warned(kind="aggregator", message=message)
+
+
+def seen_by_others(mix: str, clients: int) -> Warned:
+    told = f"`mix: {mix}`: {OTHERS_SEE}; each downloads {clients} adapters more in every round."
+    return Warned(kind="library", message=told)
