@@ -28,7 +28,7 @@ from typing import Any
 
 import fedse
 from fedse.events import Event, RoundFinished, RoundStarted, RunStarted
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 
 COUNTS = [1, 3, 10, 30, 100, 300, 1000]

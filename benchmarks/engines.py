@@ -239,7 +239,8 @@ def many(clients: int, rounds: int) -> None:
     # The rounds alone: the evaluation after the last one would ask all clients.
     program = """
 import fedse, pathlib
-from fedse.experiment import assemble, build_parts
+from fedse.experiments.assembling import assemble
+from fedse.experiments.building import build_parts
 from fedse.runs.folder import RunFolder
 experiment = fedse.load_experiment("experiment.yaml")
 run = RunFolder.create(pathlib.Path("runs/many"), experiment.to_yaml(), experiment.digest())

@@ -25,7 +25,7 @@ from typing import Any
 
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
-from fedse.experiment import load_experiment
+from fedse.experiments.options import load_experiment
 from fedse.models.nano import Nano
 from fedse.plugins import build
 from fedse.protocols import Chat, Reply, Usage

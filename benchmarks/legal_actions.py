@@ -18,7 +18,9 @@ import time
 from importlib.metadata import version
 from typing import Any
 
-from fedse.experiment import Parts, build_parts, load_experiment
+from fedse.experiments.building import build_parts
+from fedse.experiments.options import load_experiment
+from fedse.experiments.parts import Parts
 from fedse.plugins import build
 from fedse.protocols import Policy
 from fedse.rollouts.player import Player

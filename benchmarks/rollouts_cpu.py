@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from fedse.experiment import load_experiment
+from fedse.experiments.options import load_experiment
 from fedse.models.nano import Nano
 from fedse.plugins import build
 from fedse.policies.decoder import Decoder

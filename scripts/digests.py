@@ -25,7 +25,7 @@ from safetensors.numpy import load_file
 
 import fedse
 from fedse.errors import FedseError
-from fedse.methods import METHODS
+from fedse.experiments.methods import METHODS
 from fedse.seeds import stream, uniform
 from fedse.worlds.maze import Maze
 

@@ -36,7 +36,8 @@ from fedse.adapters.files import read_adapter
 from fedse.adapters.swap import load_adapter
 from fedse.experience.buffer import read_file
 from fedse.experience.journal import Journal
-from fedse.experiment import build_parts, load_experiment
+from fedse.experiments.building import build_parts
+from fedse.experiments.options import load_experiment
 from fedse.models.nano import weights_folder
 from fedse.plugins import build
 from fedse.protocols import Policy

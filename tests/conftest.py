@@ -16,7 +16,8 @@ import factored_table
 import fedse
 from fedse.evaluation.curves import curves
 from fedse.evaluation.plot import draw_run
-from fedse.experiment import Experiment
+from fedse.experiments import assembling
+from fedse.experiments.options import Experiment
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -65,13 +66,13 @@ def one_thread() -> Iterator[None]:
 def runs_draw_nothing() -> Iterator[None]:
     """A picture takes as long as a small run. Commands draw theirs, and so do tests that ask for `pictures`."""
     with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(fedse.experiment, "draw_run", lambda run: curves(run) and None)
+        changed.setattr(assembling, "draw_run", lambda run: curves(run) and None)
         yield
 
 
 @pytest.fixture
 def pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fedse.experiment, "draw_run", draw_run)
+    monkeypatch.setattr(assembling, "draw_run", draw_run)
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
 
 def _next_command() -> dict[str, Any] | None:
     """Returns in a child of its own for every order, and in this process when there are no more."""
-    for name in ("fedse.cli", "fedse.experiment", "matplotlib.figure"):
+    for name in ("fedse.cli", "fedse.experiments.running", "matplotlib.figure"):
         __import__(name)
     gc.freeze()  # Collecting what all children share would copy it for each of them.
     for order in sys.stdin:

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from fedse.cli import app
 from fedse.errors import BadInput, CannotWrite, RunConflict
-from fedse.experiment import Experiment, load_experiment, run
+from fedse.experiments.options import Experiment, load_experiment
+from fedse.experiments.running import run
 
 BASE = """\
 name: probe

@@ -16,9 +16,10 @@ from fedse.adapters.files import read_adapter
 from fedse.errors import BadInput
 from fedse.experience.buffer import read_file
 from fedse.experience.journal import Journal
-from fedse.experiment import Experiment, open_run, stored_experiment
+from fedse.experiments.methods import METHODS
+from fedse.experiments.options import Experiment
+from fedse.experiments.running import open_run, stored_experiment
 from fedse.federation.standing import Standing
-from fedse.methods import METHODS
 from fedse.runs.folder import RunFolder
 from fedse.types import Purpose, Trajectory
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedse.experiment import Experiment, load_experiment
+from fedse.experiments.options import Experiment, load_experiment
 from fedse.plugins import build
 from fedse.sweeps.grid import cells, read_sweep
 from fedse.types import SPLITS

@@ -18,8 +18,8 @@ from fedse.curricula.uniform import Uniform
 from fedse.engines.local import LocalEngine
 from fedse.errors import BadInput, RunConflict, UnknownName
 from fedse.events import Event, RoundStarted, Warned
-from fedse.experiment import Experiment, stored_experiment
-from fedse.experiment_options import ClientOptions
+from fedse.experiments.options import ClientOptions, Experiment
+from fedse.experiments.running import stored_experiment
 from fedse.plugins import Part, PartOf, duties, known, resolve
 from fedse.probes.evaluation import Evaluation
 from fedse.runs.folder import RunFolder

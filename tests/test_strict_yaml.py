@@ -14,7 +14,7 @@ from fedse import strict_yaml
 from fedse.apps.hub_folder import HubFolder
 from fedse.apps.site_file import load_site
 from fedse.errors import BadInput
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.strict_yaml import DEEPEST, LARGEST, read_yaml
 from fedse.sweeps.grid import cells, read_sweep
 

@@ -33,7 +33,8 @@ __all__ = [
 if TYPE_CHECKING:
     from fedse.aggregators.rule import Rule
     from fedse.clients.site import Site
-    from fedse.experiment import Experiment, load_experiment, run
+    from fedse.experiments.options import Experiment, load_experiment
+    from fedse.experiments.running import run
     from fedse.plugins import PluginOptions
     from fedse.types import Adapter, Episode, Outcome, Play, Purpose, Step, Task, Trajectory, WorldScore
     from fedse.worlds.world import Turn, World
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "fedse.aggregators.rule": ("Rule",),
     "fedse.clients.site": ("Site",),
-    "fedse.experiment": ("Experiment", "load_experiment", "run"),
+    "fedse.experiments.options": ("Experiment", "load_experiment"),
+    "fedse.experiments.running": ("run",),
     "fedse.plugins": ("PluginOptions",),
     "fedse.types": ("Adapter", "Episode", "Outcome", "Play", "Purpose", "Step", "Task", "Trajectory", "WorldScore"),
     "fedse.worlds.world": ("Turn", "World"),

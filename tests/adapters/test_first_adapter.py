@@ -15,7 +15,9 @@ import fedse
 from fedse.adapters.files import CONFIG, TENSORS, read_adapter, write_adapter
 from fedse.adapters.first import first_adapter
 from fedse.errors import BadInput, RunConflict
-from fedse.experiment import Experiment, build_clients, build_parts, prepare
+from fedse.experiments.building import build_clients, build_parts
+from fedse.experiments.options import Experiment
+from fedse.experiments.running import prepare
 from fedse.runs.folder import RunFolder
 from fedse.types import Adapter
 

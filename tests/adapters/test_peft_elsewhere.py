@@ -13,7 +13,7 @@ import fedse
 from fedse.adapters.files import read_adapter
 from fedse.adapters.swap import load_adapter
 from fedse.cli import app
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.models.huggingface import HuggingFace
 from fedse.models.tiny import byte_tokenizer
 

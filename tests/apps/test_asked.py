@@ -31,8 +31,8 @@ from fedse.engines.flower.seal import Seal, SealOfHub
 from fedse.engines.flower.wire import Parcel, from_records, pack_task, to_bytes, to_records
 from fedse.errors import BadInput, OverBudget, RunConflict, UnreadableTask
 from fedse.experience.buffer import SCHEMA, read_file
+from fedse.experiments.known_before import expected_of
 from fedse.federation.sites import Sites
-from fedse.known_before import expected_of
 from fedse.learners.table import TableLearner
 from fedse.mixes.broadcast import Broadcast
 from fedse.models.table import Table

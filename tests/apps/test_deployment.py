@@ -24,7 +24,8 @@ import fedse
 from fedse.apps.fence import find_nginx
 from fedse.engines.flower.quiet import environment as environment_of
 from fedse.experience.buffer import read_file
-from fedse.experiment import Experiment
+from fedse.experiments.assembling import RunResult
+from fedse.experiments.options import Experiment
 from fedse.strict_yaml import to_yaml
 
 pytest.importorskip("flwr")
@@ -32,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
-def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fedse.experiment.RunResult:
+def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunResult:
     """The same experiment in one process."""
     (tmp_path / "none").mkdir()
     monkeypatch.setenv("FEDSE_TEST_FLAGS", str(tmp_path / "none"))
@@ -46,9 +47,7 @@ def ledger(data: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.torture
-def test_sites_and_hub_are_killed_and_the_adapter_is_that_of_the_local_engine(
-    local: fedse.experiment.RunResult, tmp_path: Path
-) -> None:
+def test_sites_and_hub_are_killed_and_the_adapter_is_that_of_the_local_engine(local: RunResult, tmp_path: Path) -> None:
     sites = ["east", "north", "west"]
     recorder = Recorder()
     with Deployment(tmp_path / "d", to_yaml(options()), sites, recorder.port) as d:

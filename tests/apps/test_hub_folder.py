@@ -26,7 +26,8 @@ from fedse.cli import app
 from fedse.engines.flower.seal import Seal
 from fedse.engines.flower.wire import Parcel, pack_task
 from fedse.errors import BadInput
-from fedse.experiment import build_parts, load_experiment
+from fedse.experiments.building import build_parts
+from fedse.experiments.options import load_experiment
 from fedse.types import RoundTask
 from fedse.worlds.training_part import TrainingPart
 
@@ -313,7 +314,7 @@ def test_a_worker_does_only_what_its_own_file_says(kit: Path) -> None:
 def test_the_process_that_flower_starts_for_each_message_loads_next_to_nothing_of_fedse() -> None:
     program = """
 import fedse.apps.client_app, sys
-heavy = ("torch", "transformers", "ray", "gymnasium", "fedse.experiment", "fedse.federation", "fedse.worlds")
+heavy = ("torch", "transformers", "ray", "gymnasium", "fedse.experiments", "fedse.federation", "fedse.worlds")
 assert not [name for name in sys.modules if name.startswith(heavy)]
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -14,7 +14,7 @@ import pytest
 from deployment import wait_for
 
 import fedse
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 
 SITE = """
 import sys

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import fedse
 from fedse.cli import app, doctor
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 from fedse_command import command
 

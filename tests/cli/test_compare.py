@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import fedse
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse_command import command
 
 BASE: dict[str, Any] = {

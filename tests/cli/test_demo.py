@@ -17,7 +17,7 @@ WORLDS = {"maze", "textcraft", "babyai", "webshop"}
 def test_it_is_the_experiment_that_was_promised() -> None:
     from importlib.resources import files
 
-    from fedse.experiment import load_experiment
+    from fedse.experiments.options import load_experiment
 
     demo = load_experiment(str(files("fedse.cli") / "demo.yaml"))
     assert {part.name for client in demo.clients.values() for part in client.worlds} == WORLDS == set(demo.clients)

@@ -16,7 +16,8 @@ import fedse
 from fedse.adapters.files import read_adapter
 from fedse.cli import app
 from fedse.clients.notebook import Notebook
-from fedse.experiment import Experiment, prepare
+from fedse.experiments.options import Experiment
+from fedse.experiments.running import prepare
 from fedse.runs.folder import RunFolder
 from fedse_command import command
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import fedse
 from fedse.cli import app
 from fedse.cli.progress import Progress
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 
 
 @pytest.fixture

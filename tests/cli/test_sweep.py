@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import fedse
-from fedse.experiment import load_experiment
+from fedse.experiments.options import load_experiment
 from fedse.runs.folder import RunFolder
 from fedse_command import command
 

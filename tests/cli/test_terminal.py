@@ -17,7 +17,7 @@ from fedse.cli import app
 from fedse.cli.console import VisibleConsole, say
 from fedse.cli.progress import Progress
 from fedse.events import RoundFinished, Waiting, Warned
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.visible import short, visible
 from fedse.worlds.maze import Maze
 from fedse.worlds.world import Turn

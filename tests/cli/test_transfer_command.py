@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fedse
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 from fedse_command import command
 

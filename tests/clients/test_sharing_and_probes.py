@@ -16,7 +16,7 @@ from fedse.clients.site import Site
 from fedse.curricula.uniform import Uniform
 from fedse.errors import BadInput
 from fedse.experience.journal import Journal
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.federation.shared import shared_of, with_shared, without_shared
 from fedse.protocols import Past
 from fedse.types import (

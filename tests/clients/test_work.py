@@ -22,7 +22,9 @@ from fedse.errors import BadInput, BufferUnusable
 from fedse.events import EpisodesPlayed, Event
 from fedse.experience.buffer import Buffer, read_file
 from fedse.experience.journal import Journal
-from fedse.experiment import Experiment, Federation, assemble, build_parts
+from fedse.experiments.assembling import Federation, assemble
+from fedse.experiments.building import build_parts
+from fedse.experiments.options import Experiment
 from fedse.judges.world import WorldJudge
 from fedse.protocols import Past
 from fedse.runs.folder import RunFolder

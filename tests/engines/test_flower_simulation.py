@@ -12,7 +12,7 @@ import pytest
 
 import fedse
 from fedse.experience.buffer import read_file
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 
 pytest.importorskip("flwr")
 pytest.importorskip("ray")

@@ -15,7 +15,9 @@ import fedse
 from fedse.adapters.packing import pack
 from fedse.engines import local
 from fedse.events import Event, RoundFinished
-from fedse.experiment import Experiment, assemble, build_parts
+from fedse.experiments.assembling import assemble
+from fedse.experiments.building import build_parts
+from fedse.experiments.options import Experiment
 from fedse.probes.evaluation import evaluation_of
 from fedse.runs.folder import RunFolder
 from fedse.starts import demonstrations

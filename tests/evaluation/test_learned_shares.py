@@ -13,7 +13,7 @@ import fedse
 from fedse.cli import app
 from fedse.evaluation.learned_shares import learned_shares
 from fedse.experience.buffer import read_file
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 
 Make = Callable[..., Experiment]

@@ -11,7 +11,8 @@ import pytest
 
 import fedse
 from fedse.evaluation.profile import BEGINNING, END, Profile
-from fedse.experiment import Experiment, RunResult
+from fedse.experiments.assembling import RunResult
+from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 from fedse.stopwatch import MEANINGS, Stopwatch, running
 

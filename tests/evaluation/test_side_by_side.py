@@ -16,7 +16,8 @@ import fedse
 from fedse.cli import app
 from fedse.evaluation.side_by_side import SideBySide, mean_change, side_by_side
 from fedse.experience.journal import Journal
-from fedse.experiment import Experiment, open_run
+from fedse.experiments.options import Experiment
+from fedse.experiments.running import open_run
 from fedse.mixes.feddpa import FedDpa
 from fedse.runs.folder import RunFolder
 from fedse.types import Adapter, Outcome, Trajectory

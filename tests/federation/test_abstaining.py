@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fedse
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.federation.reply_form import MOSTLY_INVALID, mostly_invalid
 from fedse.federation.standing import Standing
 from fedse.types import ClientUpdate, Trajectory, WorldScore

@@ -13,7 +13,9 @@ from fedse.clients.client import Client
 from fedse.errors import BadInput, NothingTrained, RunConflict
 from fedse.events import Event
 from fedse.experience.buffer import read_file
-from fedse.experiment import Experiment, assemble, build_parts
+from fedse.experiments.assembling import assemble
+from fedse.experiments.building import build_parts
+from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 from fedse.types import Adapter, Episode, Play, Purpose, RoundTask
 

@@ -8,8 +8,10 @@ from typing import Any
 import fedse
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
-from fedse.experiment import Experiment, assemble, build_parts
-from fedse.federation.estimate import estimate
+from fedse.experiments.assembling import assemble
+from fedse.experiments.building import build_parts
+from fedse.experiments.estimate import estimate
+from fedse.experiments.options import Experiment
 from fedse.learners.table import TableLearner
 from fedse.runs.folder import RunFolder
 

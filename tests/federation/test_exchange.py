@@ -15,7 +15,7 @@ import pytest
 import fedse
 from fedse.errors import RunConflict, TooFewClients
 from fedse.events import Event
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.federation.exchange import Exchange, ParticipationOptions
 from fedse.federation.server import LimitOptions
 from fedse.types import ClientFailure, ClientUpdate, RoundTask

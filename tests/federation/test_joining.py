@@ -15,9 +15,10 @@ from fedse.adapters.files import read_adapter
 from fedse.cli import app
 from fedse.errors import BadInput
 from fedse.experience.journal import Journal
-from fedse.experiment import Experiment, open_run
+from fedse.experiments.options import Experiment
+from fedse.experiments.running import open_run
+from fedse.experiments.transfer import own_adapter, transfer
 from fedse.federation.exchange import Exchange, ParticipationOptions
-from fedse.federation.transfer import own_adapter, transfer
 from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers
 

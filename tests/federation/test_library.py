@@ -21,7 +21,7 @@ from fedse.engines.flower.wire import from_bytes, pack_task, read_task, to_bytes
 from fedse.engines.local import LocalEngine
 from fedse.errors import BadAggregate
 from fedse.evaluation.measured import costs
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.mixes.broadcast import Broadcast
 from fedse.runs.folder import RunFolder
 from fedse.types import Adapter, RoundTask, Sent, ServerState, Tensors

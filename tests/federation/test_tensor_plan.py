@@ -17,7 +17,7 @@ from factored_table import RANK, ROWS, A, B, FactoredLearner
 from fedse.adapters.files import read_adapter
 from fedse.adapters.plan import part
 from fedse.errors import BadInput
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.models.table import TENSOR
 from fedse.types import Adapter, Trajectory
 
@@ -130,7 +130,7 @@ def test_private_tensors_survive_an_interruption_in_the_middle_of_a_round(
 def test_an_earlier_round_is_evaluated_with_the_private_part_of_that_round(
     factored: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    from fedse.experiment import open_run
+    from fedse.experiments.running import open_run
 
     result = fedse.run(factored(aggregator="fedsa_lora"), tmp_path)
     server = open_run(result.folder).server

@@ -12,8 +12,9 @@ import pytest
 
 import fedse
 from fedse.adapters.files import read_adapter
-from fedse.experiment import Experiment, open_run
-from fedse.federation.transfer import BEGINNING, SHARED, own_adapter, transfer
+from fedse.experiments.options import Experiment
+from fedse.experiments.running import open_run
+from fedse.experiments.transfer import BEGINNING, SHARED, own_adapter, transfer
 
 Make = Callable[..., Experiment]
 

@@ -14,7 +14,7 @@ import fedse
 from fedse.aggregators.check import some_state, some_updates
 from fedse.aggregators.mean import Mean
 from fedse.errors import BadAggregate
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import Exchange, ParticipationOptions
 from fedse.federation.report import RoundReport

@@ -10,7 +10,7 @@ import signal
 import sys
 
 import fedse
-from fedse.experiment import load_experiment
+from fedse.experiments.options import load_experiment
 
 EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree"}
 

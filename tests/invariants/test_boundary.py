@@ -13,7 +13,9 @@ import pytest
 import fedse
 from fedse.adapters.packing import pack
 from fedse.engines.local import LocalEngine
-from fedse.experiment import Experiment, assemble, build_parts
+from fedse.experiments.assembling import assemble
+from fedse.experiments.building import build_parts
+from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 from fedse.types import ClientUpdate, RoundTask
 from fedse.worlds.maze import Maze

@@ -14,7 +14,8 @@ from fedse.adapters.files import read_adapter
 from fedse.errors import TooManyErrors
 from fedse.experience.buffer import read_file
 from fedse.experience.journal import Journal
-from fedse.experiment import Experiment, build_parts
+from fedse.experiments.building import build_parts
+from fedse.experiments.options import Experiment
 from fedse.seeds import stream
 from fedse.types import Outcome
 from fedse.worlds.maze import Maze

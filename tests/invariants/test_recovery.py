@@ -16,7 +16,7 @@ import pytest
 import fedse
 from fedse.errors import Stopped
 from fedse.experience.buffer import read_file
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 
 KILLED_AT = Path(__file__).with_name("killed_at.py")

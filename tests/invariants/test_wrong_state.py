@@ -21,7 +21,8 @@ from fedse.cli import app
 from fedse.errors import BadInput, BufferUnusable, FedseError, RunConflict
 from fedse.events import Event, Warned
 from fedse.experience.buffer import read_file
-from fedse.experiment import Experiment, open_run, prepare
+from fedse.experiments.options import Experiment
+from fedse.experiments.running import open_run, prepare
 from fedse.runs.folder import RunFolder
 from older_run import as_of_an_older_fedse
 

@@ -15,7 +15,9 @@ import fedse
 from fedse.adapters.files import CONFIG, TENSORS, read_adapter, write_adapter
 from fedse.adapters.plan import RESIDUAL, in_part
 from fedse.errors import BadInput
-from fedse.experiment import Federation, load_experiment, open_run
+from fedse.experiments.assembling import Federation
+from fedse.experiments.options import load_experiment
+from fedse.experiments.running import open_run
 from fedse.merging.candidates import RULES, SCALES, candidates
 from fedse.merging.fewer_ranks import with_ranks
 from fedse.merging.measuring import Measuring

@@ -16,7 +16,8 @@ from factored_table import FactoredTable, table
 from fedse.adapters.files import read_adapter
 from fedse.adapters.first import further_ranks, rank_of
 from fedse.cli import app
-from fedse.experiment import Experiment, open_run
+from fedse.experiments.options import Experiment
+from fedse.experiments.running import open_run
 from fedse.merging.weighing import OWN, SHARED, Weighed, Weights, combined, grid
 from fedse.types import Adapter
 

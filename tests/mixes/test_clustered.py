@@ -16,7 +16,8 @@ import fedse
 from fedse.adapters.files import read_adapter
 from fedse.aggregators.subspaces import subspace_distances
 from fedse.cli import app
-from fedse.experiment import Experiment, open_run
+from fedse.experiments.options import Experiment
+from fedse.experiments.running import open_run
 from fedse.mixes.clustered import Clustered
 from fedse.mixes.clusters import clusters, silhouette
 from fedse.types import Adapter, Sent

@@ -17,8 +17,9 @@ from factored_table import FactoredLearner
 from fedse.adapters.files import read_adapter
 from fedse.cli import app
 from fedse.errors import BadInput
-from fedse.experiment import Experiment, open_run
-from fedse.federation.transfer import BEGINNING, SHARED, transfer
+from fedse.experiments.options import Experiment
+from fedse.experiments.running import open_run
+from fedse.experiments.transfer import BEGINNING, SHARED, transfer
 from fedse.mixes.blend import Blend
 from fedse.mixes.fedalt import FedAlt
 from fedse.mixes.feddpa import FedDpa

@@ -16,7 +16,7 @@ from fedse.seeds import generator
 
 pytest.importorskip("peft")
 
-from fedse.experiment import load_experiment
+from fedse.experiments.options import load_experiment
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,8 @@ def probes() -> Any:
 def subject(probes: Any) -> Any:
     """A run's parts as the probes see them, without the run."""
     from fedse.adapters.files import read_adapter
-    from fedse.experiment import build_parts, load_experiment
+    from fedse.experiments.building import build_parts
+    from fedse.experiments.options import load_experiment
 
     experiment = load_experiment(ROOT / "recipes" / "nano.yaml", ["model.threads=1"])
     found = probes.Subject.__new__(probes.Subject)

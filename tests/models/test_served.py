@@ -10,7 +10,8 @@ import pytest
 from fedse.adapters.files import read_adapter, write_adapter
 from fedse.adapters.packing import pack, unpack
 from fedse.errors import BadInput
-from fedse.experiment import Experiment, build_parts
+from fedse.experiments.building import build_parts
+from fedse.experiments.options import Experiment
 from fedse.learners.none import NoLearning
 from fedse.models.chat import ByteChat
 from fedse.models.served import Served

@@ -12,7 +12,7 @@ import pytest
 import fedse
 from fedse.adapters.files import read_adapter
 from fedse.errors import BadInput
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.models.chat import TemplateChat
 from fedse.models.smollm2 import SOURCE, SmolLM2, pulled_folder
 

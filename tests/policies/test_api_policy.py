@@ -23,7 +23,8 @@ import fedse
 from fedse.errors import BadInput, RunConflict, ServerFailed, SwapFailed
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
-from fedse.experiment import Experiment, stored_experiment
+from fedse.experiments.options import Experiment
+from fedse.experiments.running import stored_experiment
 from fedse.models.chat import ByteChat
 from fedse.models.served import Served
 from fedse.policies import rate_limit

@@ -11,7 +11,7 @@ import torch
 
 import fedse
 from fedse.errors import BadInput, RunConflict
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.plugins import resolve
 from fedse.policies.transformer import TransformerPolicy
 from fedse.rollouts.player import Player

@@ -13,7 +13,9 @@ import pytest
 
 import fedse
 from fedse.errors import TooMuchLeaves
-from fedse.experiment import Experiment, assemble, build_parts
+from fedse.experiments.assembling import assemble
+from fedse.experiments.building import build_parts
+from fedse.experiments.options import Experiment
 from fedse.privacy.door import ALLOWED
 from fedse.runs.folder import RunFolder
 from fedse.types import ClientUpdate, RoundTask

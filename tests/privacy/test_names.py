@@ -15,8 +15,8 @@ import pytest
 import fedse
 from fedse.engines.flower.wire import renamed
 from fedse.errors import BadInput, FedseError
-from fedse.experiment import Experiment
-from fedse.known_before import expected_of
+from fedse.experiments.known_before import expected_of
+from fedse.experiments.options import Experiment
 from fedse.learners.table import TableLearner
 from fedse.privacy.names import COUNTS, KINDS, METRICS, Names, known_kind, may_be_told, told_worlds
 from fedse.types import Adapter, ClientUpdate, Learned, Trajectory, WorldScore

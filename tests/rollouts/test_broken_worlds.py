@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import fedse
 from fedse.cli import app
 from fedse.errors import BadInput, CannotImport, TooManyErrors
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.plugins import resolve
 from fedse.types import Split, Task
 from fedse.worlds.check import check

@@ -24,7 +24,7 @@ from fedse.events import (
     Warned,
     from_json,
 )
-from fedse.experiment_options import Experiment
+from fedse.experiments.options import Experiment
 from fedse.runs.event_log import EventLog, EventReader
 from fedse.runs.reading import RunView
 

@@ -13,7 +13,7 @@ import pytest
 
 import fedse
 from fedse.events import Evaluated, MadeWith, RoundFinished
-from fedse.experiment import Experiment
+from fedse.experiments.options import Experiment
 from fedse.models.table import Table
 from fedse.runs import made_with
 from fedse.runs.made_with import describe, in_words, makers

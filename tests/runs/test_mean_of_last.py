@@ -16,7 +16,8 @@ from fedse.adapters.files import read_adapter
 from fedse.cli import app
 from fedse.evaluation.side_by_side import side_by_side
 from fedse.experience.journal import Journal
-from fedse.experiment import Experiment, open_run
+from fedse.experiments.options import Experiment
+from fedse.experiments.running import open_run
 from fedse.runs.folder import RunFolder
 from fedse.runs.shared_adapter import mean_of_last
 from fedse.types import Adapter

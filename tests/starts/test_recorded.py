@@ -14,7 +14,10 @@ import fedse
 from fedse.errors import BadInput, RunConflict
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
-from fedse.experiment import Experiment, assemble, build_parts, prepare
+from fedse.experiments.assembling import assemble
+from fedse.experiments.building import build_parts
+from fedse.experiments.options import Experiment
+from fedse.experiments.running import prepare
 from fedse.learners.table import TableLearner
 from fedse.models.chat import ByteChat
 from fedse.models.table import Table

@@ -13,9 +13,11 @@ import fedse
 from fedse.errors import BadInput, RunConflict
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
-from fedse.experiment import Experiment, build_clients, build_parts, prepare
-from fedse.federation.estimate import estimate
-from fedse.known_before import expected_of
+from fedse.experiments.building import build_clients, build_parts
+from fedse.experiments.estimate import estimate
+from fedse.experiments.known_before import expected_of
+from fedse.experiments.options import Experiment
+from fedse.experiments.running import prepare
 from fedse.models.chat import ByteChat
 from fedse.runs.folder import RunFolder
 from fedse.starts.demonstrations import Demonstrations

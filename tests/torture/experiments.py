@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedse.errors import BadInput
-from fedse.experiment import load_experiment
+from fedse.experiments.options import load_experiment
 
 PLAIN = """name: plain
 seed: 3

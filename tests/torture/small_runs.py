@@ -14,10 +14,10 @@ from tempfile import mkdtemp
 from typing import Any
 
 import fedse
-from fedse import experiment as experiments
 from fedse.evaluation.curves import curves
 from fedse.events import Event, Warned
-from fedse.experiment import Experiment
+from fedse.experiments import assembling
+from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 
 ROUNDS = 3
@@ -49,7 +49,7 @@ def play(rounds: int, runs: Path, heard: list[str] | None = None) -> Any:
             if isinstance(event, Warned) and heard is not None:
                 heard.append(event.message)
 
-    experiments.draw_run = lambda run: curves(run) and None  # type: ignore[assignment]
+    assembling.draw_run = lambda run: curves(run) and None  # type: ignore[assignment]
     return fedse.run(experiment(rounds), runs, trackers=[Tracker()])
 
 

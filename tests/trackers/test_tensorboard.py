@@ -11,7 +11,7 @@ import pytest
 
 import fedse
 from fedse.errors import BadInput, UnknownName
-from fedse.experiment_options import Experiment
+from fedse.experiments.options import Experiment
 from fedse.runs.reading import RunView
 from fedse.trackers import tensorboard
 

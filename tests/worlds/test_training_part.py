@@ -16,8 +16,9 @@ from fedse.errors import BadInput
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
 from fedse.experience.journal import Journal
-from fedse.experiment import Experiment, build_clients, build_parts
-from fedse.federation.estimate import estimate
+from fedse.experiments.building import build_clients, build_parts
+from fedse.experiments.estimate import estimate
+from fedse.experiments.options import Experiment
 from fedse.models.chat import ByteChat
 from fedse.plugins import resolve
 from fedse.runs.folder import RunFolder

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedse.errors import BadInput
-from fedse.experiment_file import override
-from fedse.experiment_options import Experiment, numbered, validated
+from fedse.experiments.file import override
+from fedse.experiments.options import Experiment, numbered, validated
 from fedse.strict_yaml import read_yaml
 
 ELSEWHERE = {"name": "fedse.apps.elsewhere:Elsewhere"}

@@ -22,7 +22,7 @@ from fedse import atomic
 from fedse.apps.hub_options import HubOptions
 from fedse.apps.nginx_file import nginx_configuration
 from fedse.errors import BadInput
-from fedse.experiment_file import explain
+from fedse.experiments.file import explain
 from fedse.strict_yaml import read_yaml, to_yaml
 
 BUNDLE = Path(__file__).parent / "bundle"

@@ -16,7 +16,7 @@ from fedse.engines.flower.seal import Seal
 from fedse.engines.flower.whole_replies import WholeReplies
 from fedse.engines.flower.wire import Parcel
 from fedse.errors import FedseError
-from fedse.experiment import run
+from fedse.experiments.running import run
 from fedse.federation.sites import Sites
 
 prepare("fedse hub")

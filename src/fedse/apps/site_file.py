@@ -11,8 +11,8 @@ from pydantic import Field, ValidationError
 from fedse.apps.budget import BudgetOptions
 from fedse.apps.hub_file import ELSEWHERE, load_without_worlds, refuse_what_needs_one_machine, told_worlds_of
 from fedse.errors import BadInput
-from fedse.experiment_file import explain
-from fedse.experiment_options import ClientOptions, Experiment
+from fedse.experiments.file import explain
+from fedse.experiments.options import ClientOptions, Experiment
 from fedse.plugins import FilePath, Part, PartOf, PluginOptions
 from fedse.strict_yaml import read_yaml
 

@@ -30,10 +30,10 @@ from fedse.engines.local import LocalEngine
 from fedse.errors import FedseError, UnreadableTask
 from fedse.events import Event, Warned
 from fedse.experience.archive import set_aside
-from fedse.experiment import build_clients, build_parts
+from fedse.experiments.building import build_clients, build_parts
+from fedse.experiments.known_before import names_of
 from fedse.federation.advice import OTHERS_SEE
 from fedse.federation.sites import Household, Sites
-from fedse.known_before import names_of
 from fedse.privacy.door import ORACLES
 from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers

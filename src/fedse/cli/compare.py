@@ -87,7 +87,7 @@ def read_runs(paths: Sequence[Path], split: str) -> tuple[str, list[Measured]]:
 
 def _read(folder: Any, split: str) -> Measured:
     from fedse.evaluation.measured import Measured, agreements, costs, outcomes, success_curves, world_name
-    from fedse.experiment import stored_experiment
+    from fedse.experiments.running import stored_experiment
 
     experiment = stored_experiment(folder)
     places = {

@@ -32,7 +32,7 @@ def evaluate(
     from fedse.cli.progress import Progress
     from fedse.cli.tables import evaluation_table
     from fedse.errors import BadInput
-    from fedse.experiment import open_run
+    from fedse.experiments.running import open_run
     from fedse.plugins import nearest
     from fedse.runs.reading import RunView
     from fedse.types import SPLITS

@@ -75,7 +75,7 @@ def export(
             if what is What.ADAPTER:
                 write_adapter(adapter, made)
             else:
-                from fedse.experiment import load_experiment
+                from fedse.experiments.options import load_experiment
                 from fedse.plugins import build
 
                 model = build("model", load_experiment(folder.path / "experiment.yaml").model)
@@ -89,7 +89,7 @@ def _adapter(folder: RunView, number: int, client: str) -> Adapter:
     """The shared adapter after a round, or the client's own one in a run that shares none."""
     from fedse.clients.own import own_adapter
     from fedse.errors import BadInput
-    from fedse.experiment import stored_experiment
+    from fedse.experiments.running import stored_experiment
     from fedse.plugins import nearest
     from fedse.runs.shared_adapter import mean_of_last
 
@@ -116,7 +116,8 @@ def _with_private_part(folder: RunView, adapter: Adapter, client: str, number: i
     from fedse.adapters.plan import opened
     from fedse.clients.notebook import Notebook
     from fedse.errors import BadInput
-    from fedse.experiment import build_mix, stored_experiment
+    from fedse.experiments.building import build_mix
+    from fedse.experiments.running import stored_experiment
     from fedse.federation.library import library_of
     from fedse.federation.stored_state import stored_state
     from fedse.types import Sent

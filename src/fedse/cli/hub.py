@@ -45,7 +45,7 @@ def init(
     from fedse.apps.private import private
     from fedse.engines.flower.quiet import prepare
     from fedse.errors import BadInput
-    from fedse.experiment_file import explain
+    from fedse.experiments.file import explain
 
     prepare("fedse hub")
     given = {"address": address, "port": port, "listen": listen, "fence": fence, "insecure": insecure}

@@ -50,7 +50,8 @@ def merge(
     from fedse.adapters.files import write_adapter
     from fedse.adapters.first import further_ranks, rank_of
     from fedse.errors import BadInput
-    from fedse.experiment import load_experiment, open_run
+    from fedse.experiments.options import load_experiment
+    from fedse.experiments.running import open_run
     from fedse.merging.candidates import RULES, candidates
     from fedse.merging.measuring import Measuring
     from fedse.merging.merge import check_rank, merge_all

@@ -16,7 +16,7 @@ from fedse.cli.console import make_console
 
 if TYPE_CHECKING:
     from fedse.evaluation.profile import Stretch
-    from fedse.experiment import Experiment
+    from fedse.experiments.options import Experiment
 
 _COUNTED = {
     "episodes": "episodes",
@@ -48,14 +48,15 @@ def profile(
 ) -> None:
     """Play a few rounds of an experiment and its evaluation, and tell where the time goes."""
     from fedse import atomic
-    from fedse import experiment as experiments
     from fedse.errors import BadInput
     from fedse.evaluation.profile import END, Profile
     from fedse.evaluation.profile_plot import draw_profile
+    from fedse.experiments.options import load_experiment
+    from fedse.experiments.running import prepare
     from fedse.runs.made_with import describe, devices
     from fedse.stopwatch import MEANINGS, Stopwatch, running
 
-    experiment = experiments.load_experiment(file, [*(settings or []), f"rounds={rounds}"])
+    experiment = load_experiment(file, [*(settings or []), f"rounds={rounds}"])
     if output.suffix != ".json":
         raise BadInput(f"--output {output}: the name has to end in .json.")
     for target in (output, output.with_suffix(".png")):
@@ -71,7 +72,7 @@ def profile(
         stopwatch = Stopwatch()
         found = Profile(stopwatch)
         with running(stopwatch):
-            with experiments.prepare(experiment, kept_in, [found]) as federation:
+            with prepare(experiment, kept_in, [found]) as federation:
                 model = federation.parts.model if federation.parts else None
                 machine.update(describe(model))
                 gpus = [name for name in devices(model) if name.startswith("cuda")]

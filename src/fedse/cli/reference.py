@@ -17,7 +17,7 @@ def reference() -> None:
 
 
 def render() -> str:
-    from fedse.experiment_options import ClientOptions, Experiment
+    from fedse.experiments.options import ClientOptions, Experiment
     from fedse.plugins import options_of, resolve
     from fedse.shipped import KNOWN
     from fedse.worlds.training_part import TrainingPart

@@ -17,7 +17,7 @@ from fedse.cli.tables import interval, percent
 
 if TYPE_CHECKING:
     from fedse.evaluation.comparison import Comparison, Group
-    from fedse.experiment import Experiment
+    from fedse.experiments.options import Experiment
     from fedse.sweeps.grid import Cell
 
 
@@ -99,7 +99,7 @@ def grid(what: What, model: str, base: Path | None, settings: Sequence[str], see
     """The runs behind one of the paper's experiments."""
     import json
 
-    from fedse.experiment_file import override
+    from fedse.experiments.file import override
     from fedse.strict_yaml import read_yaml
     from fedse.sweeps.grid import Sweep, cells
 

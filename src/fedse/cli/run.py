@@ -13,7 +13,7 @@ from fedse.cli import interrupts
 from fedse.cli.console import make_console, say
 
 if TYPE_CHECKING:
-    from fedse.experiment import Federation
+    from fedse.experiments.assembling import Federation
 
 
 def run(
@@ -28,14 +28,15 @@ def run(
     ] = None,
 ) -> None:
     """Run an experiment. The same command goes on where an interrupted run stopped."""
-    from fedse import experiment as experiments
     from fedse.cli.progress import Progress
     from fedse.cli.tables import change_table, evaluation_table
     from fedse.errors import Stopped
     from fedse.evaluation.curves import curves
+    from fedse.experiments.options import load_experiment
+    from fedse.experiments.running import prepare
     from fedse.runs.reading import RunView
 
-    experiment = experiments.load_experiment(file, settings or [])
+    experiment = load_experiment(file, settings or [])
     if dry_run:
         say(experiment.to_yaml(), nl=False)
         return
@@ -50,7 +51,7 @@ def run(
 
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
     try:
-        with progress, experiments.prepare(experiment, runs, [progress]) as federation:
+        with progress, prepare(experiment, runs, [progress]) as federation:
             left = experiment.rounds_to_play - (federation.run.last_round() or 0)
             if left and experiment.in_process:
                 _print_estimate(console, federation, left)
@@ -77,7 +78,7 @@ def _print_estimate(console: Console, federation: Federation, rounds: int) -> No
 
     from fedse.cli.progress import duration
     from fedse.errors import WorldBroke
-    from fedse.federation.estimate import estimate
+    from fedse.experiments.estimate import estimate
 
     adapter, parts = federation.initial_adapter(), federation.parts
     assert parts is not None

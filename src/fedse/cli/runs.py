@@ -21,7 +21,7 @@ def runs(
     """List the runs in a folder."""
     if context.invoked_subcommand is not None:
         return
-    from fedse.experiment import stored_experiment
+    from fedse.experiments.running import stored_experiment
     from fedse.runs.folder import RunFolder
 
     table = Table()

@@ -36,8 +36,8 @@ def show(
     from fedse.evaluation.curves import curves
     from fedse.evaluation.learned_shares import learned_shares
     from fedse.evaluation.side_by_side import side_by_side
-    from fedse.experiment import stored_experiment
-    from fedse.methods import in_words
+    from fedse.experiments.methods import in_words
+    from fedse.experiments.running import stored_experiment
     from fedse.runs import made_with
     from fedse.runs.reading import RunView
 

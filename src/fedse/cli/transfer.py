@@ -16,7 +16,8 @@ from fedse.cli.console import make_console, say
 from fedse.cli.tables import interval, percent
 
 if TYPE_CHECKING:
-    from fedse.experiment import Experiment, Federation
+    from fedse.experiments.assembling import Federation
+    from fedse.experiments.options import Experiment
     from fedse.sweeps.grid import Cell
     from fedse.types import Split, Trajectory
 
@@ -35,9 +36,10 @@ def transfer(
     from fedse.errors import BadInput
     from fedse.evaluation.synergy import synergy_gaps
     from fedse.evaluation.transfer_plot import draw_matrix
-    from fedse.experiment import load_experiment, open_run
-    from fedse.federation.transfer import BEGINNING, SHARED
-    from fedse.federation.transfer import transfer as measure
+    from fedse.experiments.options import load_experiment
+    from fedse.experiments.running import open_run
+    from fedse.experiments.transfer import BEGINNING, SHARED
+    from fedse.experiments.transfer import transfer as measure
     from fedse.plugins import capability
     from fedse.runs.reading import RunView
 
@@ -136,8 +138,8 @@ def _matrix_table(
 def without(experiment: Experiment, folder: Path) -> list[Cell]:
     """For each client that learns, the same experiment in which it only measures."""
     from fedse.errors import BadInput
-    from fedse.experiment import Experiment
-    from fedse.resuming import conflict
+    from fedse.experiments.options import Experiment
+    from fedse.experiments.resuming import conflict
     from fedse.sweeps.grid import Cell
 
     learning = [name for name, options in experiment.clients.items() if options.learns]
@@ -171,7 +173,7 @@ def _left_out_table(federation: Federation, made: Sequence[Cell], split: Split) 
     """Success in each world of the first adapter, of one that learned elsewhere, and of one that learned here too."""
     from fedse.evaluation.paired import holm, sign_flip
     from fedse.experience.journal import Journal
-    from fedse.federation.transfer import BEGINNING, SHARED, journal_of
+    from fedse.experiments.transfer import BEGINNING, SHARED, journal_of
 
     name_of_file = f"{split}-{federation.run.last_round() or 0:04d}"
     holders = {place.origin.client: client for client in federation.clients for place in client.site.places.values()}

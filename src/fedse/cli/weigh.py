@@ -49,7 +49,8 @@ def weigh(
     from fedse import atomic
     from fedse.adapters.files import write_adapter
     from fedse.errors import BadInput
-    from fedse.experiment import load_experiment, open_run
+    from fedse.experiments.options import load_experiment
+    from fedse.experiments.running import open_run
     from fedse.merging.measuring import Measuring
     from fedse.merging.merge import check_rank
     from fedse.merging.sources import gather

@@ -11,9 +11,9 @@ from fedse.adapters.first import misfits
 from fedse.clients.notebook import Notebook
 from fedse.clients.own import own_adapter
 from fedse.errors import BadInput
-from fedse.experiment import stored_experiment
-from fedse.experiment_file import differences
-from fedse.experiment_options import Experiment
+from fedse.experiments.file import differences
+from fedse.experiments.options import Experiment
+from fedse.experiments.running import stored_experiment
 from fedse.runs.reading import RunView
 from fedse.runs.shared_adapter import shared_adapter
 from fedse.types import Adapter

@@ -27,12 +27,11 @@ from pydantic import Field, ValidationError
 
 from fedse.errors import BadInput, RunConflict
 from fedse.evaluation.measured import has_evaluation
-from fedse.experiment import Experiment
-from fedse.experiment_file import explain, override
-from fedse.experiment_options import NAME, validated
-from fedse.methods import Method
+from fedse.experiments.file import explain, override
+from fedse.experiments.methods import Method
+from fedse.experiments.options import NAME, Experiment, validated
+from fedse.experiments.resuming import conflict
 from fedse.plugins import PluginOptions
-from fedse.resuming import conflict
 from fedse.runs.reading import RunView
 from fedse.strict_yaml import KeyPath, read_yaml
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from fedse.adapters.files import read_adapter
 from fedse.errors import RunConflict
-from fedse.experiment_file import differences
-from fedse.experiment_options import Experiment, load_experiment
-from fedse.parts import Parts
+from fedse.experiments.file import differences
+from fedse.experiments.options import Experiment, load_experiment
+from fedse.experiments.parts import Parts
 from fedse.runs.reading import RunView
 from fedse.worlds.answers import BREAKING
 

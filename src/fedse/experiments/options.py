@@ -18,11 +18,11 @@ from fedse.errors import BadInput
 from fedse.evaluation.learned_shares import LEARNED_FROM
 from fedse.evaluation.side_by_side import AFTER_LEARNING, AS_BROADCAST
 from fedse.experience.buffer import BufferOptions
-from fedse.experiment_file import explain, override
+from fedse.experiments.file import explain, override
+from fedse.experiments.methods import Method, Sharing, expand
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import ParticipationOptions
 from fedse.federation.server import LimitOptions
-from fedse.methods import Method, Sharing, expand
 from fedse.plugins import STORED, ClientSlot, FilePath, Part, PartOf, PluginOptions, build, capability, resolve
 from fedse.privacy.door import SendingOptions
 from fedse.probes.evaluation import EvaluationOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from fedse.experiment_options import Experiment
+from fedse.experiments.options import Experiment
 from fedse.federation.expected import UNKNOWN, Expected
 from fedse.plugins import Part, capability, resolve
 from fedse.privacy.names import METRICS, Names, told_worlds

@@ -1,0 +1,178 @@
+"""Parts become a federation that can run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from fedse.adapters.first import first_adapter
+from fedse.adapters.plan import plan_of
+from fedse.clients.client import Client
+from fedse.engines.local import LocalEngine
+from fedse.errors import Stopped
+from fedse.evaluation.plot import draw_run
+from fedse.experiments.building import build_clients, build_parts
+from fedse.experiments.known_before import expected_of
+from fedse.experiments.options import Experiment
+from fedse.experiments.parts import (
+    Parts,
+    shared_players,
+)
+from fedse.federation.server import Server
+from fedse.federation.sites import Household, Sites
+from fedse.plugins import build
+from fedse.protocols import Closes, Engine, Tracker
+from fedse.runs.folder import RunFolder
+from fedse.runs.trackers import Trackers, told_of
+from fedse.types import Adapter, Split
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Where a finished run lies and what it reached."""
+
+    folder: Path
+    adapter: Adapter
+    """The shared one. Where clients share nothing it is the beginning, and theirs are in clients/NAME/adapters."""
+    validation: Mapping[str, Any]
+    test: Mapping[str, Any] | None
+    """None when the experiment asks for no test."""
+    picture: Path | None
+
+
+@dataclass(frozen=True)
+class Federation:
+    """A run with everything that is needed to go on with it. Leaving it, as a context, gives the run's folder back."""
+
+    experiment: Experiment
+    run: RunFolder
+    engine: Engine
+    server: Server
+    make_clients: Callable[[], Sequence[Client]]
+    initial_adapter: Callable[[], Adapter]
+    parts: Parts | None = None
+    """What the clients share; None where they are on other machines."""
+
+    @property
+    def clients(self) -> Sequence[Client]:
+        """The clients, in this process."""
+        return self.make_clients()
+
+    def finish(self, deadline: float | None = None) -> RunResult:
+        """Play the rounds that are left and the closing evaluations. Raises `Stopped` past the deadline."""
+        try:
+            state = self.server.federate(self.experiment.rounds_to_play, self.initial_adapter, deadline)
+            results: dict[str, Any] = {}
+            splits: list[Split] = (
+                ["validation", "test"] if self.experiment.evaluation.test_tasks != 0 else ["validation"]
+            )
+            for split in splits:
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise Stopped
+                results[split] = self.server.evaluate_once(state.round, split)
+        except Stopped:
+            draw_run(self.run)
+            raise
+        picture = draw_run(self.run)
+        return RunResult(self.run.path, state.adapter, results["validation"], results.get("test"), picture)
+
+    def close(self) -> None:
+        for part in (self.engine, self.server.tracker):
+            if isinstance(part, Closes):
+                part.close()
+
+    def __enter__(self) -> Federation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+        self.run.unlock()
+
+
+MakeEngine = Callable[[Sites], Engine]
+
+
+def assemble(
+    experiment: Experiment,
+    parts: Parts | None,
+    run: RunFolder,
+    trackers: Iterable[Tracker] = (),
+    make_engine: MakeEngine | None = None,
+    first: Adapter | None = None,
+) -> Federation:
+    """Connect the parts. The caller holds the run's lock, and may have made the first adapter already.
+
+    Without parts there is the server alone. Its clients are on other machines, where `make_engine` reaches them, and the
+    model is built only if the run has no adapter yet.
+    """
+    aggregator = build("aggregator", experiment.aggregator) if parts is None else parts.aggregator
+    tracker = told_of(run.path, trackers, parts.model if parts else None, at_sites=parts is None)
+    sites = Sites(
+        names=tuple(sorted(experiment.holdings())),
+        run=experiment.name,
+        terms=experiment.terms(),
+        plan=plan_of(aggregator),
+        tracker=tracker,
+        expected=expected_of(experiment),
+    )
+    if parts is not None:
+        clients = cache(lambda: build_clients(experiment, parts, run))
+        sites = replace(
+            sites,
+            here=lambda: Household(parts.model, parts.policy, parts.learner, clients()),
+            elsewhere=partial(one_site, experiment, run.path.resolve()),
+        )
+    engine = build("engine", experiment.engine, sites) if make_engine is None else make_engine(sites)
+    server = Server(
+        run,
+        engine,
+        aggregator,
+        experiment.checks,
+        experiment.limits,
+        tracker,
+        experiment.participation,
+        experiment.seed,
+        experiment.shares(),
+        {name: options.joins for name, options in experiment.clients.items()},
+        experiment.evaluation.mean_of_last,
+        experiment.has_library(),
+    )
+
+    def initial_adapter() -> Adapter:
+        if experiment.begins_with is not None and run.last_round() is not None:
+            return server.load(0).adapter  # The folder it came from may be gone.
+        return beginning(experiment, parts) if first is None else first
+
+    return Federation(experiment, run, engine, server, lambda: sites.here().clients, initial_adapter, parts)
+
+
+def beginning(experiment: Experiment, parts: Parts | None) -> Adapter:
+    """The adapter that the first round begins with."""
+    model = build("model", experiment.model) if parts is None else parts.model
+    initial: Adapter = model.initial_adapter(experiment.seed)
+    return initial if experiment.begins_with is None else first_adapter(experiment.begins_with, initial)
+
+
+def one_site(experiment: Experiment, folder: Path, name: str) -> Engine:
+    """An engine in which one client of the experiment is the only one, for another process.
+
+    The base model is loaded once in a process, however many clients it serves one after another.
+    """
+    held = {origin.client: experiment.clients[origin.client] for origin in experiment.holdings()[name].values()}
+    alone = experiment.model_copy(update={"clients": held})
+    parts = build_parts(alone, shared_players)
+    sites = Sites(
+        names=(name,),
+        run=alone.name,
+        terms=alone.terms(),
+        plan=plan_of(parts.aggregator),
+        tracker=Trackers([]),
+        here=lambda: Household(
+            parts.model, parts.policy, parts.learner, build_clients(alone, parts, RunFolder(folder), name)
+        ),
+    )
+    return LocalEngine(sites)

@@ -1,0 +1,111 @@
+"""The names of an experiment become parts and clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from fedse.adapters.plan import plan_of
+from fedse.clients.adapters import ClientAdapters
+from fedse.clients.client import EVALUATION, Client
+from fedse.clients.experience import Experience
+from fedse.clients.site import Origin, Place, Site
+from fedse.errors import BadInput
+from fedse.experience.buffer import Buffer
+from fedse.experience.journal import Journal
+from fedse.experiments.known_before import names_of
+from fedse.experiments.options import Experiment
+from fedse.experiments.parts import (
+    MakePlayers,
+    Parts,
+    make_players,
+    make_start,
+    make_worlds,
+)
+from fedse.plugins import build, capability, is_inline
+from fedse.privacy.door import Door
+from fedse.probes.after_learning import AfterLearning
+from fedse.probes.evaluation import Evaluation
+from fedse.protocols import Mix
+from fedse.rollouts.stepping import MakeWorld
+from fedse.runs.folder import RunFolder
+
+
+def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> Parts:
+    """Everything but the clients. `players` makes model and policy; by default they are made anew."""
+    alike: dict[str, MakeWorld] = {}
+    worlds = {
+        name: make_worlds(name, dict(zip(options.labels(), options.worlds, strict=True)), options.training, alike)
+        for name, options in experiment.clients.items()
+    }
+    if not experiment.works_here() and (lost := sorted(filter(is_inline, experiment.plugin_names()))):
+        raise BadInput(
+            f"{lost[0]} was given as a class that cannot be imported, and this engine works in other processes: put it into "
+            "a module, or use `engine: local` without processes."
+        )
+    model, policy = players(experiment.model, experiment.policy)
+    if capability(experiment.mix, "needs_lora") and not hasattr(model, "network"):
+        raise BadInput(
+            f"mix '{experiment.mix.name}': the model '{experiment.model.name}' has no LoRA adapter for it to work on: "
+            "leave `mix` out."
+        )
+    return Parts(
+        model=model,
+        policy=policy,
+        worlds=worlds,
+        start=make_start({name: experiment.start_of(name) for name in experiment.clients}),
+        learner=build("learner", experiment.learner, model),
+        aggregator=build("aggregator", experiment.aggregator),
+    )
+
+
+def build_clients(experiment: Experiment, parts: Parts, run: RunFolder, only: str = "") -> list[Client]:
+    """The clients of an experiment, or one of them."""
+    run.keep_clients_private()
+    return [
+        _build_client(experiment, parts, run.client_folder(name), name, origins)
+        for name, origins in experiment.holdings().items()
+        if only in ("", name)
+    ]
+
+
+def build_mix(experiment: Experiment, client: str) -> Mix:
+    """What a client makes of what it is sent."""
+    mix: Mix = build("mix", experiment.mix, client, experiment.seed)
+    return mix
+
+
+def _build_client(
+    experiment: Experiment, parts: Parts, folder: Path, name: str, origins: Mapping[str, Origin]
+) -> Client:
+    site = Site(
+        name=name,
+        places={
+            label: Place(label, parts.worlds[origin.client][origin.label], origin) for label, origin in origins.items()
+        },
+        chat=parts.model.chat,
+        seed=experiment.seed,
+        folder=folder,
+        exploration=experiment.exploration if experiment.exploring else None,
+        learns=name in experiment.learners(),
+        joins=experiment.joins(name),
+    )
+    shares = experiment.sharing == "all"
+    buffer = Buffer(folder / "buffer.sqlite", name, parts.model.chat.fingerprint, experiment.buffer)
+    evaluation = Evaluation(site, experiment.evaluation)
+    again = experiment.evaluation.after_learning
+    return Client(
+        site=site,
+        adapters=ClientAdapters(folder, plan_of(parts.aggregator), build_mix(experiment, name), shares, site.joins),
+        experience=Experience(
+            site, parts.start, build("filter", experiment.filter), buffer, Journal(folder / "episodes")
+        ),
+        probes={
+            EVALUATION: evaluation,
+            **{label: build("probe", part, site) for label, part in experiment.labelled_probes().items()},
+        },
+        door=Door(folder / "ledger.jsonl", experiment.sending, names_of(experiment, origins, tuple(origins))),
+        after_learning=AfterLearning(evaluation, again) if again else None,
+        learned_by_world=experiment.evaluation.learned_by_world and len(origins) > 1,
+        **{slot: build(part.kind, part, site) for slot, part in experiment.client_slots().items()},
+    )

@@ -1,0 +1,139 @@
+"""A run from its beginning, or from where it was stopped, to its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from fedse.errors import BadInput, RunConflict
+from fedse.events import Warned
+from fedse.experiments.assembling import Federation, MakeEngine, RunResult, assemble, beginning
+from fedse.experiments.building import build_parts
+from fedse.experiments.file import differences
+from fedse.experiments.options import Experiment, load_experiment
+from fedse.experiments.parts import (
+    check_start,
+)
+from fedse.experiments.resuming import (
+    check_start_adapter,
+    check_start_files,
+    check_worlds,
+    conflict,
+    has_beginning,
+    has_begun,
+    world_versions,
+)
+from fedse.federation.advice import advice, seen_by_others
+from fedse.federation.wholeness import check, restore
+from fedse.protocols import DependsOnFiles, Tracker
+from fedse.rollouts.player import check_actions
+from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
+from fedse.runs.trackers import build_trackers
+
+
+def run(
+    experiment: Experiment,
+    runs: str | Path = "runs",
+    max_minutes: float | None = None,
+    trackers: Iterable[Tracker] = (),
+    make_engine: MakeEngine | None = None,
+) -> RunResult:
+    """Run an experiment, or go on with it where it was stopped. Raises `Stopped` when `max_minutes` are over.
+
+    With `make_engine` the clients are elsewhere: nothing of theirs is built here.
+    """
+    deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
+    with prepare(experiment, runs, trackers, make_engine) as federation:
+        return federation.finish(deadline)
+
+
+def prepare(
+    experiment: Experiment,
+    runs: str | Path = "runs",
+    trackers: Iterable[Tracker] = (),
+    make_engine: MakeEngine | None = None,
+) -> Federation:
+    """Everything up to the first round: what cannot work is found out before anything is written. The folder is held."""
+    path = Path(runs) / experiment.name
+    folder = RunFolder(path)
+    folder.check_free()
+    # Before anything else: others may be about to begin the same run.
+    folder.lock()
+    try:
+        return _prepared(experiment, folder, trackers, make_engine)
+    except BaseException:
+        folder.unlock()
+        raise
+
+
+def _prepared(
+    experiment: Experiment, folder: RunFolder, trackers: Iterable[Tracker], make_engine: MakeEngine | None
+) -> Federation:
+    path = folder.path
+    if reason := conflict(path, experiment):
+        raise RunConflict(reason)
+    parts = None if make_engine else build_parts(experiment)
+    warnings: list[Warned] = []
+    start = ""
+    if parts is not None and not has_begun(path):
+        check_actions(parts.policy, [item for makers in parts.worlds.values() for item in makers.items()])
+        learning = [name for name, options in experiment.clients.items() if experiment.learning and options.learns]
+        warnings = check_start(parts, learning)
+        if learning and isinstance(parts.start, DependsOnFiles):
+            start = parts.start.fingerprint()
+        check_start_files(path, start)
+    worlds = {} if parts is None else world_versions(parts)
+    check_worlds(path, worlds)
+    check_start_adapter(path, experiment.begins_with)
+    told = [*trackers, *build_trackers(experiment.trackers, path)]
+    # Whether an adapter from outside fits is found out before anything is written.
+    first = beginning(experiment, parts) if experiment.begins_with and not has_beginning(path) else None
+    folder.begin(experiment.to_yaml(), experiment.digest(), start, worlds)
+    warnings += restore(folder)
+    if folder.manifest()["experiment"] != experiment.digest():
+        folder.replace_experiment(experiment.to_yaml(), experiment.digest())
+    federation = assemble(experiment, parts, folder, told, make_engine, first)
+    for warning in [*warnings, *_advice(federation)]:
+        federation.server.tracker.record(warning)
+    return federation
+
+
+def _advice(federation: Federation) -> Iterator[Warned]:
+    """What somebody should know before clients share anything."""
+    experiment, server = federation.experiment, federation.server
+    if experiment.rounds_to_play > 0 and experiment.sharing == "all":
+        yield from advice(server.aggregator, min(len(experiment.learners()), len(server.exchange.invited(1))))
+        if experiment.has_library():
+            yield seen_by_others(experiment.mix.name, len(experiment.learners()))
+
+
+def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Sequence[str] = ()) -> Federation:
+    """A finished or stopped run with its clients, for evaluation. The lock is held until the process ends.
+
+    `settings` are `a.b=c` for this time, and may change nothing that makes another experiment.
+    """
+    folder = RunFolder.existing(Path(path))
+    experiment = load_experiment(folder.path / "experiment.yaml", settings)
+    if changed := differences(load_experiment(folder.path / "experiment.yaml").identity(), experiment.identity()):
+        raise BadInput(
+            f"{path} holds another experiment (different: {', '.join(changed)}): only what changes no result can be set "
+            "here, the keys marked (*) in docs/reference.md."
+        )
+    parts = build_parts(experiment)
+    check_worlds(folder.path, world_versions(parts))
+    told = [*trackers, *build_trackers(experiment.trackers, folder.path)]
+    folder.lock()
+    try:
+        check(folder)
+        return assemble(experiment, parts, folder, told)
+    except BaseException:
+        folder.unlock()
+        raise
+
+
+def stored_experiment(folder: RunView) -> Experiment:
+    """What a run was made with, to look at: the classes of its authors' own plug-ins need not be at hand."""
+    folder.check_experiment()
+    return load_experiment(folder.path / "experiment.yaml", stored=True)
