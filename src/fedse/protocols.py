@@ -265,7 +265,8 @@ class Mix(Protocol):
     shared one with `needs_lora = True`; one that takes the broadcast adapter for the plain mean of what clients sent with
     `needs_plain_mean = True`, and an aggregator that makes it with `plain_mean = True`; one whose clients do not simply add
     what they keep to what they are sent, so that an adapter cannot be tried at other clients, with `own_mixture = True`; one
-    that needs the adapter that each client sent last (`sent.library`) with `needs_library = True`.
+    that needs the adapter that each client sent last (`sent.library`) with `needs_library = True`. It may play before it
+    composes (`clients.trials.TriesOut`).
     """
 
     def compose(self, sent: Sent, kept: Tensors) -> Adapter:

@@ -52,6 +52,8 @@ KNOWN: dict[str, dict[str, str]] = {
         "fedalt": "fedse.mixes.fedalt:FedAlt",
         "blend": "fedse.mixes.blend:Blend",
         "clustered": "fedse.mixes.clustered:Clustered",
+        "defer_to_best": "fedse.mixes.defer_to_best:DeferToBest",
+        "weight_by_gain": "fedse.mixes.weight_by_gain:WeightByGain",
     },
     "learner": {
         "imitation": "fedse.learners.imitation:Imitation",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,12 @@ from factored_table import A, B
 from fedse.adapters.files import read_adapter
 from fedse.adapters.packing import pack
 from fedse.aggregators.mean import Mean
-from fedse.engines.flower.wire import from_bytes, pack_task, read_task, to_bytes
-from fedse.engines.local import LocalEngine
 from fedse.errors import BadAggregate
 from fedse.evaluation.measured import costs
 from fedse.experiments.options import Experiment
 from fedse.mixes.broadcast import Broadcast
 from fedse.runs.folder import RunFolder
-from fedse.types import Adapter, RoundTask, Sent, ServerState, Tensors
+from fedse.types import Adapter, Sent, ServerState, Tensors
 
 MAZE = {"worlds": [{"name": "maze", "mode": "original"}]}
 FOUR = dict.fromkeys(("east", "north", "south", "west"), MAZE)
@@ -50,15 +48,6 @@ class Scribbles(Neighbour):
             for tensor in tensors.values():
                 tensor += 1
         return super().compose(sent, kept)
-
-
-class Carried(LocalEngine):
-    """Every task crosses as the bytes that Flower carries."""
-
-    def send(self, tasks: Mapping[str, RoundTask]) -> None:
-        super().send(
-            {name: read_task(from_bytes(to_bytes(pack_task(task, name, "", "")))) for name, task in tasks.items()}
-        )
 
 
 class AddsRanks(Mean):
@@ -131,7 +120,7 @@ def test_a_stopped_run_goes_on_byte_for_byte_and_bytes_that_cross_change_nothing
     straight = fedse.run(factored(**NEIGHBOUR, **setting), tmp_path / "straight")
     fedse.run(factored(**NEIGHBOUR, **setting, rounds=2), tmp_path / "stopped")
     resumed = fedse.run(factored(**NEIGHBOUR, **setting), tmp_path / "stopped")
-    crossed = fedse.run(factored(**NEIGHBOUR, **setting, engine=f"{__name__}:Carried"), tmp_path / "crossed")
+    crossed = fedse.run(factored(**NEIGHBOUR, **setting, engine="carried_tasks:Carried"), tmp_path / "crossed")
     for other in (resumed, crossed):
         assert other.adapter.digest() == straight.adapter.digest()
         assert other.validation["worlds"] == straight.validation["worlds"]
@@ -165,6 +154,7 @@ def test_what_belongs_to_all_cannot_be_written_to(factored: Callable[..., Experi
         ({"aggregator": "flora"}, "use an aggregator such as `mean`"),
         ({"aggregator": "tsv_merge"}, "use an aggregator such as `mean`"),
         ({"method": "local_se"}, "nobody sends: leave `mix` out"),
+        ({"evaluation": {"mean_of_last": 2}}, "leave `evaluation.mean_of_last` out"),
     ],
 )
 def test_what_cannot_have_a_library_is_refused(

@@ -80,7 +80,7 @@ def test_a_measured_mean_is_not_measured_again(factored: Make, tmp_path: Path) -
     ("changes", "told"),
     [
         ({"method": "local_se"}, "with `sharing: none` there are none"),
-        ({"mix": "fedalt"}, "takes its own share out of what is broadcast"),
+        ({"mix": "fedalt"}, "works on what each client sent in the last round"),
         ({"aggregator": "flora"}, "makes new factors in every round"),
         ({"aggregator": "flexlora"}, "makes new factors in every round"),
         ({"aggregator": "compress_then_merge"}, "makes new factors in every round"),

@@ -115,6 +115,7 @@ def _with_private_part(folder: RunView, adapter: Adapter, client: str, number: i
     """The adapter that a client plays with after a round."""
     from fedse.adapters.plan import opened
     from fedse.clients.notebook import Notebook
+    from fedse.clients.trials import TriesOut
     from fedse.errors import BadInput
     from fedse.experiments.building import build_mix
     from fedse.experiments.running import stored_experiment
@@ -126,13 +127,19 @@ def _with_private_part(folder: RunView, adapter: Adapter, client: str, number: i
     folder.check_kept(client, number)
     own = Notebook(folder.client_folder(client) / "private").before(number + 1).tensors
     experiment = stored_experiment(folder)
+    mix = build_mix(experiment, client)
+    if isinstance(mix, TriesOut):
+        raise BadInput(
+            f"--client {client}: with `mix: {experiment.mix.name}` it plays before it chooses what to begin with, which an "
+            "export cannot: leave it out, or evaluate the run with `fedse eval`."
+        )
     if not own and not experiment.has_library():
         raise BadInput(
             f"--client {client}: it keeps nothing private, the adapter belongs to all clients: leave it out."
         )
     state = stored_state(folder, number)
     sent = Sent(adapter, number, state.contributed, opened(library_of(state), adapter.layout))
-    return build_mix(experiment, client).compose(sent, own)
+    return mix.compose(sent, own)
 
 
 def _known_client(folder: RunView, client: str) -> list[str]:

@@ -12,10 +12,12 @@ from fedse.adapters.packing import pack, unpack
 from fedse.adapters.plan import Plan, frozen, opened, private, sent
 from fedse.clients.notebook import Notebook
 from fedse.clients.own import OwnAdapters
+from fedse.clients.site import Site
+from fedse.clients.trials import Trial, TriesOut, on_training_tasks
 from fedse.errors import BadInput
 from fedse.protocols import Mix
 from fedse.stopwatch import during
-from fedse.types import Adapter, Lessons, RoundTask, Sent, Vector
+from fedse.types import Adapter, Lessons, RoundTask, Sent, Tensors, Vector
 
 
 @runtime_checkable
@@ -38,22 +40,29 @@ class ClientAdapters:
         self.own = None if shares else OwnAdapters(folder / "adapters")
         self._private = Notebook(folder / "private")
 
-    def entering(self, task: RoundTask) -> Adapter:
+    def tried(self, task: RoundTask, site: Site) -> Trial:
+        """What the mix finds out by playing before anything else is done; the other methods need it."""
+        if not isinstance(self.mix, TriesOut) or self.own is not None or not site.learns:
+            return {}
+        broadcast = _sent(task)
+        return (yield from on_training_tasks(site, self.mix.try_out(site, broadcast, self._kept(broadcast))))
+
+    def entering(self, task: RoundTask, found: Tensors) -> Adapter:
         """What the client plays a task with, in fresh arrays: nothing that one client does to its own reaches another."""
         with during("adapter"):
             broadcast = _sent(task)
             if self.own is not None and broadcast.behind >= self.joins:
                 return self._frozen(self.own.read(broadcast.behind), broadcast.behind + 1)
-            return self.completed(broadcast)
+            return self.completed(broadcast, found)
 
-    def completed(self, broadcast: Sent) -> Adapter:
+    def completed(self, broadcast: Sent, found: Tensors | None = None) -> Adapter:
         """An adapter that anybody may have sent, with what this client keeps to itself after so many rounds."""
-        kept = self._private.before(broadcast.behind + 1).tensors
+        kept = {**self._kept(broadcast), **(found or {})}
         return self._frozen(self.mix.compose(broadcast, kept), broadcast.behind + 1)
 
-    def lessons(self, task: RoundTask) -> Lessons:
+    def lessons(self, task: RoundTask, found: Tensors) -> Lessons:
         """The adapters that the client learns from in a round, one after another."""
-        entered = self.entering(task)
+        entered = self.entering(task, found)
         lessons = self.mix.lessons(_sent(task), entered) if self.own is None else _one(entered)
         following = next(lessons)
         while True:
@@ -70,16 +79,20 @@ class ClientAdapters:
         """What the client would play with after its lessons, if nobody answered what it sends."""
         return self.mix.together(learned) if self.own is None and isinstance(self.mix, TrainsInParts) else learned
 
-    def leaving(self, task: RoundTask, start: Adapter, learned: Adapter | None) -> Vector | None:
+    def leaving(self, task: RoundTask, start: Adapter, learned: Adapter | None, found: Tensors) -> Vector | None:
         """Keep what stays; the packed rest, or None where nothing was learned or nothing is shared."""
         if learned is not None:
             stays = private(learned, self.plan.in_round(task.round)).tensors
-            self._private.keep(task.round, {**stays, **(self.mix.keep(learned) if self.own is None else {})})
+            kept = self.mix.keep(learned) if self.own is None else {}
+            self._private.keep(task.round, {**stays, **kept, **found})
         if self.own is not None:
             self.own.write(task.round, start if learned is None else learned)
             return None
         with during("adapter"):
             return None if learned is None else pack(sent(learned, self.plan.in_round(task.round)))
+
+    def _kept(self, broadcast: Sent) -> Tensors:
+        return self._private.before(broadcast.behind + 1).tensors
 
     def _frozen(self, adapter: Adapter, round: int) -> Adapter:
         return replace(adapter, frozen=frozen(adapter, self.plan.in_round(round)))

@@ -77,7 +77,8 @@ class Client:
 
         No adapter is held while others have their turn: there may be a thousand clients.
         """
-        entering = partial(self.adapters.entering, task)
+        found = yield from self.adapters.tried(task, self.site)
+        entering = partial(self.adapters.entering, task, found)
         if task.kind == "train":
             for plugin in self._sharing:
                 plugin.take(task.round, plain(task.shared.get(plugin.shares, {})))
@@ -105,14 +106,14 @@ class Client:
         finished = [item for item in explored if item.outcome is not Outcome.ERROR]
         judged = yield from asked_of(self.judge, self.judge.judge(finished, entering))
         memory = self.experience.of_round(task.round, tested, with_rewards(explored, judged))
-        adapter, metrics = (yield from taught(self.adapters.lessons(task), memory)) or (None, {})
+        adapter, metrics = (yield from taught(self.adapters.lessons(task, found), memory)) or (None, {})
         if self.after_learning is not None and adapter is not None:
             again = yield Play(self.adapters.learned(adapter), self.after_learning.plan(task))
             self.experience.log(f"{AFTER_LEARNING}-{task.name}", again)
             scores[AFTER_LEARNING] = checked_scores(self.site, AFTER_LEARNING, self.after_learning.score(task, again))
         if self.learned_by_world and adapter is not None:
             scores[LEARNED_FROM] = tuple(memory.by_world())
-        vector = self.adapters.leaving(task, memory.start, adapter)
+        vector = self.adapters.leaving(task, memory.start, adapter, found)
         if adapter is not None:
             memory.learned()
         return self._release(task, scores, vector, memory.counts, metrics)

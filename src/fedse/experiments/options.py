@@ -252,10 +252,10 @@ class Experiment(PluginOptions):
             raise ValueError(
                 "`evaluation.mean_of_last` is of shared adapters, and with `sharing: none` there are none: leave it out"
             )
-        if capability(self.mix, "needs_plain_mean"):
+        if capability(self.mix, "needs_plain_mean") or self.has_library():
             raise ValueError(
-                f"`mix: {self.mix.name}` takes its own share out of what is broadcast, which a mean over rounds does not "
-                "hold: leave `evaluation.mean_of_last` out"
+                f"`mix: {self.mix.name}` works on what each client sent in the last round, which a mean over rounds does "
+                "not hold: leave `evaluation.mean_of_last` out"
             )
         if capability(self.aggregator, "new_factors"):
             raise ValueError(
