@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import fedse
-from factored_table import A, B
+from factored_table import A, B, FactoredLearner
 from fedse.adapters.files import read_adapter
 from fedse.adapters.packing import pack
 from fedse.aggregators.mean import Mean
@@ -142,7 +142,18 @@ def test_of_a_part_that_is_sent_the_library_has_the_whole(
     assert len({vector.tobytes() for vector in held.values()}) > 1
 
 
+class WritesToItsOwn(FactoredLearner):
+    """Changes the adapter that it is given in place, as it may."""
+
+    def learn(self, start: Adapter, trajectories: Any, key: int) -> Any:
+        for tensor in start.tensors.values():
+            tensor += 0.5
+        return super().learn(start, trajectories, key)
+
+
 def test_what_belongs_to_all_cannot_be_written_to(factored: Callable[..., Experiment], tmp_path: Path) -> None:
+    result = fedse.run(factored(**NEIGHBOUR, rounds=2, learner=f"{__name__}:WritesToItsOwn"), tmp_path / "own")
+    assert result.adapter.digest()
     with pytest.raises(ValueError, match="read-only"):
         fedse.run(factored(mix=f"{__name__}:Scribbles", clients=FOUR), tmp_path)
 

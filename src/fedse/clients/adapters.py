@@ -58,7 +58,10 @@ class ClientAdapters:
     def completed(self, broadcast: Sent, found: Tensors | None = None) -> Adapter:
         """An adapter that anybody may have sent, with what this client keeps to itself after so many rounds."""
         kept = {**self._kept(broadcast), **(found or {})}
-        return self._frozen(self.mix.compose(broadcast, kept), broadcast.behind + 1)
+        made = self.mix.compose(broadcast, kept)
+        # A mix may hand on what belongs to all, which nobody may write to.
+        fresh = {name: tensor if tensor.flags.writeable else tensor.copy() for name, tensor in made.tensors.items()}
+        return self._frozen(replace(made, tensors=fresh), broadcast.behind + 1)
 
     def lessons(self, task: RoundTask, found: Tensors) -> Lessons:
         """The adapters that the client learns from in a round, one after another."""

@@ -86,17 +86,19 @@ class TrialMix(Broadcast):
 
 
 def candidate(sent: Sent, name: str) -> Tensors:
-    return sent.adapter.tensors if name == SHARED else sent.library[name]
+    """In arrays of the client's own."""
+    tensors = sent.adapter.tensors if name == SHARED else sent.library[name]
+    return {key: tensor.copy() for key, tensor in tensors.items()}
 
 
 def weighted(sent: Sent, weights: Mapping[str, float]) -> Tensors:
     """Tensor by tensor; nothing without weights."""
     if len(weights) == 1:
-        return dict(candidate(sent, next(iter(weights))))
+        return candidate(sent, next(iter(weights)))
+    taken = {one: candidate(sent, one) for one in sorted(weights)}
     return {
         name: np.asarray(
-            sum(weight * candidate(sent, one)[name].astype(np.float64) for one, weight in sorted(weights.items())),
-            dtype=np.float32,
+            sum(weights[one] * tensors[name].astype(np.float64) for one, tensors in taken.items()), dtype=np.float32
         )
         for name in (sent.adapter.tensors if weights else ())
     }
