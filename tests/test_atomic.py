@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedse.atomic import new_file, new_folder, write_text
 from fedse.errors import CannotWrite
+from fedse.storage.atomic import new_file, new_folder, write_text
 
 
 def _names(folder: Path) -> list[str]:

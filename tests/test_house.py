@@ -19,7 +19,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedse"
 # A module sees only the lines above its own, and its own room.
 LAYERS = [
     {"__init__", "types", "events", "conversation", "errors", "seeds", "stopwatch", "visible"},
-    {"protocols", "shipped", "promises", "schedules", "atomic", "strict_json", "strict_yaml", "database"},
+    {"protocols", "shipped", "promises", "schedules", "storage"},
     {"plugins"},
     {"adapters"},
     {"worlds", "models", "experience", "runs", "privacy"},

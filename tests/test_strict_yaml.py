@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import fedse
-from fedse import strict_yaml
 from fedse.apps.hub_folder import HubFolder
 from fedse.apps.site_file import load_site
 from fedse.errors import BadInput
 from fedse.experiments.options import Experiment
-from fedse.strict_yaml import DEEPEST, LARGEST, read_yaml
+from fedse.storage import strict_yaml
+from fedse.storage.strict_yaml import DEEPEST, LARGEST, read_yaml
 from fedse.sweeps.grid import cells, read_sweep
 
 PLAIN = "name: e\nmodel: table\npolicy: table\nclients: {a: {worlds: [maze]}}\n"

@@ -26,7 +26,7 @@ from fedse.engines.flower.quiet import environment as environment_of
 from fedse.experience.buffer import read_file
 from fedse.experiments.assembling import RunResult
 from fedse.experiments.options import Experiment
-from fedse.strict_yaml import to_yaml
+from fedse.storage.strict_yaml import to_yaml
 
 pytest.importorskip("flwr")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from fedse import atomic
 from fedse.cli.rounds import chosen_round
 from fedse.errors import BadInput
 from fedse.evaluation.best_round import best_round
@@ -16,6 +15,7 @@ from fedse.evaluation.curves import curves
 from fedse.evaluation.metrics import summarise
 from fedse.evaluation.plot import draw_run
 from fedse.runs.folder import RunFolder
+from fedse.storage import atomic
 from fedse.types import WorldScore
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
 
-from fedse import strict_json
 from fedse.adapters.plan import PERSONAL, RESIDUAL, factor, in_part, part
 from fedse.errors import BadInput
+from fedse.storage import strict_json
 from fedse.types import Adapter, Tensors, Vector
 
 TENSORS = "adapter_model.safetensors"

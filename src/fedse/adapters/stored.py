@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedse import atomic
 from fedse.adapters.packing import length
 from fedse.stopwatch import during
+from fedse.storage import atomic
 from fedse.types import ClientUpdate, Layout, Vector
 
 

@@ -8,10 +8,10 @@ from typing import NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedse import atomic
 from fedse.errors import BadInput, OldRound, OverBudget
 from fedse.experience.archive import last_round
 from fedse.plugins import PluginOptions
+from fedse.storage import atomic
 from fedse.types import RoundTask
 
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fedse import atomic
 from fedse.apps.flower_server import HubFailed, wait_until_free
 from fedse.apps.hub_folder import HubFolder
 from fedse.apps.nginx_file import nginx_configuration
 from fedse.errors import BadInput
+from fedse.storage import atomic
 
 Say = Callable[[str], None]
 START = 30.0

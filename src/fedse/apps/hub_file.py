@@ -8,7 +8,7 @@ from pathlib import Path
 from fedse.errors import BadInput
 from fedse.experiments.file import override
 from fedse.experiments.options import Experiment, numbered, validated
-from fedse.strict_yaml import read_yaml
+from fedse.storage.strict_yaml import read_yaml
 
 ELSEWHERE = {"name": "fedse.apps.elsewhere:Elsewhere"}
 

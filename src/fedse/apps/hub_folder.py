@@ -18,12 +18,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from fedse import atomic
 from fedse.apps.hub_options import HubOptions
 from fedse.apps.nginx_file import nginx_configuration
 from fedse.errors import BadInput
 from fedse.experiments.file import explain
-from fedse.strict_yaml import read_yaml, to_yaml
+from fedse.storage import atomic
+from fedse.storage.strict_yaml import read_yaml, to_yaml
 
 BUNDLE = Path(__file__).parent / "bundle"
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")

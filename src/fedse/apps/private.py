@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedse import atomic
+from fedse.storage import atomic
 
 PREFIX = "fedse-"
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedse import atomic
+from fedse.storage import atomic
 
 KEYS = ("experiment", "settings", "runs", "outcome", "hub", "insecure")
 

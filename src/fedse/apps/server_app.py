@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedse import atomic
 from fedse.engines.flower.grid import GridEngine, registered
 from fedse.engines.flower.introduced import Introduced
 from fedse.engines.flower.quiet import prepare
@@ -18,6 +17,7 @@ from fedse.engines.flower.wire import Parcel
 from fedse.errors import FedseError
 from fedse.experiments.running import run
 from fedse.federation.sites import Sites
+from fedse.storage import atomic
 
 prepare("fedse hub")
 

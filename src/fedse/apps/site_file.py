@@ -14,7 +14,7 @@ from fedse.errors import BadInput
 from fedse.experiments.file import explain
 from fedse.experiments.options import ClientOptions, Experiment
 from fedse.plugins import FilePath, Part, PartOf, PluginOptions
-from fedse.strict_yaml import read_yaml
+from fedse.storage.strict_yaml import read_yaml
 
 PROTECTION = ("authority", "key", "hub_key")
 """Keys of a site's file that name what hub and site prove with who they are."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from fedse import atomic
 from fedse.apps.private import private
 from fedse.apps.site_file import load_site
 from fedse.errors import BadInput
-from fedse.strict_yaml import read_yaml
+from fedse.storage import atomic
+from fedse.storage.strict_yaml import read_yaml
 
 
 def make_site(kit: Path, folder: Path, experiment: Path | None) -> Path:

@@ -50,11 +50,11 @@ def export(
     PEFT and vLLM read the adapter folder, transformers the merged model. A .json file holds the successful conversations in
     AgentGym's layout and can begin another run (start: FILE); .jsonl and .parquet hold everything in the buffers.
     """
-    from fedse import atomic
     from fedse.adapters.files import write_adapter
     from fedse.errors import BadInput
     from fedse.experience.export import ENDINGS
     from fedse.runs.reading import RunView
+    from fedse.storage import atomic
 
     folder = RunView.existing(run)
     if what is None:

@@ -46,7 +46,6 @@ def merge(
 
     Of a run whose clients share nothing (local_se) each client's last adapter is merged, of any other the last shared one.
     """
-    from fedse import atomic
     from fedse.adapters.files import write_adapter
     from fedse.adapters.first import further_ranks, rank_of
     from fedse.errors import BadInput
@@ -56,6 +55,7 @@ def merge(
     from fedse.merging.measuring import Measuring
     from fedse.merging.merge import check_rank, merge_all
     from fedse.merging.sources import gather
+    from fedse.storage import atomic
 
     for path in (target, json_file):
         if path is not None and path.exists():

@@ -47,7 +47,6 @@ def profile(
     ] = False,
 ) -> None:
     """Play a few rounds of an experiment and its evaluation, and tell where the time goes."""
-    from fedse import atomic
     from fedse.errors import BadInput
     from fedse.evaluation.profile import END, Profile
     from fedse.evaluation.profile_plot import draw_profile
@@ -55,6 +54,7 @@ def profile(
     from fedse.experiments.running import prepare
     from fedse.runs.made_with import describe, devices
     from fedse.stopwatch import MEANINGS, Stopwatch, running
+    from fedse.storage import atomic
 
     experiment = load_experiment(file, [*(settings or []), f"rounds={rounds}"])
     if output.suffix != ".json":

@@ -100,7 +100,7 @@ def grid(what: What, model: str, base: Path | None, settings: Sequence[str], see
     import json
 
     from fedse.experiments.file import override
-    from fedse.strict_yaml import read_yaml
+    from fedse.storage.strict_yaml import read_yaml
     from fedse.sweeps.grid import Sweep, cells
 
     with as_file(files("fedse.cli") / "reproduce.yaml") as packaged:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from fedse.errors import BadInput
 from fedse.plugins import nearest
-from fedse.strict_yaml import parse_value
+from fedse.storage.strict_yaml import parse_value
 
 Name = Annotated[str, typer.Argument(help="A short name such as maze, or package.module:Class.", show_default=False)]
 Settings = Annotated[

@@ -46,7 +46,6 @@ def weigh(
 
     Nothing is learned. The best of many weights looks better on the tasks that chose it than it is: read --test.
     """
-    from fedse import atomic
     from fedse.adapters.files import write_adapter
     from fedse.errors import BadInput
     from fedse.experiments.options import load_experiment
@@ -56,6 +55,7 @@ def weigh(
     from fedse.merging.sources import gather
     from fedse.merging.weighing import grid, parted
     from fedse.merging.weighing import weigh as weighed_at
+    from fedse.storage import atomic
 
     for path in (target, json_file):
         if path is not None and path.exists():

@@ -15,8 +15,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from fedse import atomic
 from fedse.errors import BadInput
+from fedse.storage import atomic
 from fedse.types import Tensors
 
 VALUES = "values"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedse import atomic
 from fedse.adapters.files import read_adapter, write_adapter
 from fedse.runs.reading import RunView
+from fedse.storage import atomic
 from fedse.types import Adapter
 
 

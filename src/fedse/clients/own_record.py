@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fedse import atomic, strict_json
 from fedse.clients.kept import in_words, is_for_reading, kept, kept_if_readable, round_of
 from fedse.errors import RunConflict
+from fedse.storage import atomic, strict_json
 
 
 class OwnRecord:

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedse import atomic
 from fedse.evaluation.comparison import Comparison, Group
 from fedse.evaluation.measured import Cost, Measured
 from fedse.evaluation.plot import COLOURS
+from fedse.storage import atomic
 
 Point = tuple[float, float, float, float]
 """Position, mean, smallest and largest over seeds."""

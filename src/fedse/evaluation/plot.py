@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedse import atomic
 from fedse.evaluation.curves import curves
 from fedse.runs.reading import RunView
+from fedse.storage import atomic
 
 MOST = 12
 """Worlds in a picture."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedse import atomic
 from fedse.evaluation.profile import Stretch
 from fedse.stopwatch import MEANINGS, REST
+from fedse.storage import atomic
 
 _ROOM = 0.04
 """Share of the longest bar that a number in it needs."""

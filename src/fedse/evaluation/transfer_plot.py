@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedse import atomic
+from fedse.storage import atomic
 
 
 def draw_matrix(

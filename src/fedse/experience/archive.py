@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from fedse import atomic
 from fedse.errors import BufferUnusable
+from fedse.storage import atomic
 
 _KEYS = {
     "trajectories": "round, world, task, attempt, adapter, content",

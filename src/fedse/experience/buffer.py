@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from fedse import atomic
-from fedse.database import look
 from fedse.errors import BufferUnusable, CannotWrite
 from fedse.experience.buffer_file import FIRST_LEARNED
 from fedse.experience.records import from_record, to_record
 from fedse.plugins import PluginOptions
-from fedse.strict_json import parse
+from fedse.storage import atomic
+from fedse.storage.database import look
+from fedse.storage.strict_json import parse
 from fedse.types import Attempt, Outcome, Trajectory
 
 SCHEMA = 3

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from fedse.database import look
+from fedse.storage.database import look
 
 FIRST_LEARNED = "first_learned"
 _TABLES = ("trajectories", "attempts")

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedse import atomic
 from fedse.conversation import ACCEPTANCE
 from fedse.errors import BadInput, MissingExtra
 from fedse.experience.records import to_record
+from fedse.storage import atomic
 from fedse.types import Outcome, Trajectory
 
 ENDINGS = (".json", ".jsonl", ".parquet")

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fedse.atomic import write_text
 from fedse.errors import BadInput
 from fedse.experience.records import from_record, to_record
-from fedse.strict_json import parse
+from fedse.storage.atomic import write_text
+from fedse.storage.strict_json import parse
 from fedse.types import Trajectory
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from fedse.errors import BadInput
 from fedse.plugins import nearest
-from fedse.strict_yaml import KeyPath, parse_value
+from fedse.storage.strict_yaml import KeyPath, parse_value
 from fedse.visible import short
 
 _TOLD = 10

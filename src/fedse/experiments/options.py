@@ -26,7 +26,7 @@ from fedse.federation.server import LimitOptions
 from fedse.plugins import STORED, ClientSlot, FilePath, Part, PartOf, PluginOptions, build, capability, resolve
 from fedse.privacy.door import SendingOptions
 from fedse.probes.evaluation import EvaluationOptions
-from fedse.strict_yaml import KeyPath, read_yaml, to_yaml
+from fedse.storage.strict_yaml import KeyPath, read_yaml, to_yaml
 from fedse.worlds.training_part import TrainingPart
 
 POOLED = "pooled"

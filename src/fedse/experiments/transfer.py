@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fedse import atomic, strict_json
 from fedse.adapters.packing import pack
 from fedse.clients.client import Client
 from fedse.evaluation.metrics import row, summarise
@@ -20,6 +19,7 @@ from fedse.federation.playing import of_one_process, play_at
 from fedse.federation.server import Server
 from fedse.probes.evaluation import evaluation_of
 from fedse.protocols import Engine
+from fedse.storage import atomic, strict_json
 from fedse.types import Adapter, RoundTask, Sent, Split, WorldScore
 
 BEGINNING = "(beginning)"

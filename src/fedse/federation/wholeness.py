@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from fedse import atomic
 from fedse.clients.kept import BUFFER, in_words, is_for_reading, kept_files, kept_if_readable, round_of
 from fedse.errors import BufferUnusable, RunConflict
 from fedse.events import Warned
@@ -18,6 +17,7 @@ from fedse.runs import reports
 from fedse.runs.folder import RunFolder
 from fedse.runs.reading import RunView
 from fedse.runs.record import RoundRecord
+from fedse.storage import atomic
 
 Warnings = list[Warned]
 

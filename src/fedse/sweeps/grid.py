@@ -33,7 +33,7 @@ from fedse.experiments.options import NAME, Experiment, validated
 from fedse.experiments.resuming import conflict
 from fedse.plugins import PluginOptions
 from fedse.runs.reading import RunView
-from fedse.strict_yaml import KeyPath, read_yaml
+from fedse.storage.strict_yaml import KeyPath, read_yaml
 
 LONGEST_NAME = 100
 MOST_CELLS = 10_000

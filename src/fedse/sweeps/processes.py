@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from fedse import atomic
+from fedse.storage import atomic
 from fedse.sweeps.grid import Cell
 
 _PATIENCE = 60.0
