@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from fedse.conversation import ACCEPTANCE
 from fedse.errors import BadInput, TemplateNotAppendOnly
 from fedse.models.chat import ByteChat, TemplateChat
-from fedse.protocols import ACCEPTANCE
 
 pytest.importorskip("transformers")
 

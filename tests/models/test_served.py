@@ -9,13 +9,13 @@ import pytest
 
 from fedse.adapters.files import read_adapter, write_adapter
 from fedse.adapters.packing import pack, unpack
+from fedse.conversation import ACCEPTANCE
 from fedse.errors import BadInput
 from fedse.experiments.building import build_parts
 from fedse.experiments.options import Experiment
 from fedse.learners.none import NoLearning
 from fedse.models.chat import ByteChat
 from fedse.models.served import Served
-from fedse.protocols import ACCEPTANCE
 
 CHAT = ByteChat()
 API = {"name": "api", "url": "http://127.0.0.1:1/v1", "model": "m"}
