@@ -34,6 +34,9 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "curriculum": {
         "uniform": "fedse.curricula.uniform:Uniform",
+        "by_signal": "fedse.curricula.by_signal:BySignal",
+        "sec": "fedse.curricula.sec:Sec",
+        "federated_sec": "fedse.curricula.federated_sec:FederatedSec",
     },
     "judge": {
         "world": "fedse.judges.world:WorldJudge",
