@@ -120,6 +120,7 @@ def test_a_world_whose_server_has_moved_is_the_same_world(tmp_path: Path, monkey
     assert command("compare", "s0", "s2", folder=tmp_path).returncode == 2
 
 
+@pytest.mark.slow
 def test_a_long_label_is_printed_whole(runs: Path) -> None:
     names = ["mean", "size_weighted", "success_weighted"]
     for name in names:

@@ -131,6 +131,7 @@ class Held:
             self.adapters.add(sum(isinstance(item, Adapter) for item in gc.get_objects()))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("only_new_objects")
 def test_adapters_in_memory_do_not_grow_with_the_number_of_clients(table_experiment: Make, tmp_path: Path) -> None:
     most = []

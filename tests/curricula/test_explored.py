@@ -28,6 +28,7 @@ def explored(run: Path, client: str = "east") -> list[Attempt]:
         buffer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("curriculum", CURRICULA, ids=str)
 def test_a_run_that_stopped_after_a_round_goes_on_as_if_it_had_not(
     curriculum: Any, table_experiment: Make, tmp_path: Path

@@ -81,7 +81,7 @@ def test_on_its_first_day_the_adapter_is_measured_before_it_learns(make: Make, t
     ("word", "last"),
     [
         ("fed_se", 1),
-        ("local_se", 2),
+        pytest.param("local_se", 2, marks=pytest.mark.slow),
         *(pytest.param(*case, marks=pytest.mark.torture) for case in (("fed_se", 2), ("fed_se", 3), ("local_se", 1))),
         pytest.param("local_se", 3, marks=pytest.mark.torture),
     ],

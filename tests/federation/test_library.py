@@ -113,7 +113,13 @@ def test_who_is_not_asked_keeps_the_last_update(factored: Callable[..., Experime
         held = now
 
 
-@pytest.mark.parametrize("setting", [{}, {"participation": {"share": 0.5}}, {"sending": {"precision": "int8"}}])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"participation": {"share": 0.5}},
+        *(pytest.param(setting, marks=pytest.mark.slow) for setting in ({}, {"sending": {"precision": "int8"}})),
+    ],
+)
 def test_a_stopped_run_goes_on_byte_for_byte_and_bytes_that_cross_change_nothing(
     factored: Callable[..., Experiment], tmp_path: Path, setting: dict[str, Any]
 ) -> None:

@@ -46,7 +46,8 @@ def lessons_of(tiny: Any, demonstrations: Any) -> list[Lesson]:
     return [Lesson(starts[number], demonstrations[:count], 10 + number) for number, count in enumerate(counts)]
 
 
-@pytest.mark.parametrize("proximal", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
+@pytest.mark.parametrize("proximal", [0.0, 0.1])
+@pytest.mark.slow
 def test_adapters_trained_at_once_are_those_trained_one_after_another(
     tiny: Any, demonstrations: Any, proximal: float
 ) -> None:
@@ -103,7 +104,8 @@ def test_other_errors_of_the_learner_keep_their_name(
         Imitation(tiny).learn(tiny.initial_adapter(0), demonstrations, 1)
 
 
-@pytest.mark.parametrize("packed", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.slow
 def test_checkpointing_changes_no_bit_so_that_a_run_may_go_on_with_it(
     tiny: Any, demonstrations: Any, monkeypatch: pytest.MonkeyPatch, packed: bool
 ) -> None:
@@ -174,6 +176,7 @@ def test_one_step_equals_torchs_adamw_by_hand(tiny: Any, demonstrations: Any) ->
             assert np.isclose(moved, 1e-3, rtol=1e-2).mean() > 0.95, name
 
 
+@pytest.mark.slow
 def test_a_cosine_schedule_ends_lower_than_a_constant_one(tiny: Any, demonstrations: Any) -> None:
     start = tiny.initial_adapter(0)
     norms = {}
@@ -236,6 +239,7 @@ def test_the_proximal_term_is_the_gradient_of_its_formula() -> None:
         torch.testing.assert_close(mine.grad, other.grad)
 
 
+@pytest.mark.slow
 def test_a_stronger_proximal_term_keeps_a_client_nearer_to_the_broadcast(tiny: Any, demonstrations: Any) -> None:
     start = tiny.initial_adapter(0)
     away = []

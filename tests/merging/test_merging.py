@@ -226,6 +226,7 @@ def test_an_adapter_in_a_folder_is_a_source_and_further_ranks_are_refused(
         fedse.run(asked, tmp_path / "runs")
 
 
+@pytest.mark.slow
 def test_runs_with_different_seeds_have_no_common_beginning(alone: Path, tmp_path: Path) -> None:
     settings = ["seed=1", "rounds=1", "evaluation.test_tasks=0"]
     other = fedse.run(load_experiment(alone / "experiment.yaml", settings), tmp_path).folder

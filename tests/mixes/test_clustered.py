@@ -107,6 +107,7 @@ def test_a_client_begins_with_the_mean_of_its_own_group() -> None:
     assert Clustered("a", 0, least=1.0).compose(sent, {}).digest() == sent.adapter.digest()
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(factored: Callable[..., Experiment], tmp_path: Path) -> None:
     setting = {"mix": {"name": "clustered", "least": 0.0}, "clients": FOUR}
     straight = fedse.run(factored(**setting), tmp_path / "straight")

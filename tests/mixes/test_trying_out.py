@@ -110,6 +110,7 @@ def test_a_trial_played_again_has_the_same_weights(
     assert taken - {SHARED}, "nobody took anything else than the broadcast adapter, so nothing was tried here"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("every", [1, 2])
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(

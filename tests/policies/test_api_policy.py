@@ -469,6 +469,7 @@ def test_experience_is_collected_and_nothing_is_trained(tmp_path: Path) -> None:
     assert not (tmp_path / "never").exists(), "nothing is written before the server has answered"
 
 
+@pytest.mark.slow
 def test_what_was_collected_begins_a_run_of_another_model(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
@@ -506,6 +507,7 @@ def test_a_server_that_dies_stops_the_run_and_the_same_command_goes_on(tmp_path:
     assert resumed.test == complete.test
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_server_and_other_limits_but_not_with_another_model(tmp_path: Path) -> None:
     with LocalServer(expert) as first:
         fedse.run(experiment(first, rounds=1), tmp_path)

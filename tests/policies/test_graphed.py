@@ -68,6 +68,7 @@ def test_episodes_are_those_of_the_stepwise_decoder(tiny: Any) -> None:
     assert len({trajectory.token_ids for trajectory in usual}) > len(usual) // 2
 
 
+@pytest.mark.slow
 def test_another_adapter_is_seen_without_building_anew(tiny: Any) -> None:
     graphed = Graphed(tiny, slots=3, reply_tokens=6)
     first = played(graphed, tiny.initial_adapter(0), 2)

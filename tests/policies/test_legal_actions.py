@@ -50,8 +50,8 @@ def player(model: Any, legal: bool = True, reply_tokens: int = 40, processes: in
     [
         ("maze", {"turn_limit": 4}),
         ("wordle", {"guesses": 3}),
-        ("textcraft", {"turn_limit": 3}),
-        ("babyai", {"turn_limit": 3}),
+        pytest.param("textcraft", {"turn_limit": 3}, marks=pytest.mark.slow),
+        pytest.param("babyai", {"turn_limit": 3}, marks=pytest.mark.slow),
         pytest.param("webshop", {"turn_limit": 6}, marks=pytest.mark.slow),
         pytest.param("webshop", {"turn_limit": 4, "mode": "original"}, marks=pytest.mark.slow),
     ],

@@ -353,10 +353,11 @@ def test_the_official_file(outside_data: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({"mode": "original"}, marks=pytest.mark.slow),
+        {"mode": "original"},
         {"levels": QUICK, "rules": "brief", "observation_length": "brief", "wording": "other", "train_tasks": 120},
     ],
 )
+@pytest.mark.slow
 def test_the_checker_passes(options: dict[str, Any]) -> None:
     assert [finding for finding in check(lambda: BabyAI(**options)) if not finding.passed] == []
 
