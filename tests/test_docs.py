@@ -15,6 +15,7 @@ from fedse.experience.buffer import read_file
 from fedse_command import command
 
 ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
@@ -61,13 +62,19 @@ def test_every_option_has_a_meaning() -> None:
     assert [row for row in rows if row.rstrip(" |").endswith("`") or row.split("|")[-2].strip() == ""] == []
 
 
-@pytest.mark.parametrize(
-    "page", sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]), ids=lambda path: path.name
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    named = re.findall(
+        r"\b(?:tests|benchmarks|scripts|recipes|examples|src/fedse)/[\w/.-]+\.(?:py|yaml)", page.read_text()
+    )
+    assert not [name for name in named if not (ROOT / name).exists()]
 
 
 def test_recipes_are_valid() -> None:

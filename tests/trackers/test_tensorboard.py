@@ -11,6 +11,7 @@ import pytest
 
 import fedse
 from fedse.errors import BadInput, UnknownName
+from fedse.events import EpisodesPlayed, RoundFinished, RoundStarted
 from fedse.experiments.options import Experiment
 from fedse.runs.reading import RunView
 from fedse.trackers import tensorboard
@@ -52,6 +53,16 @@ def test_scalars_are_those_of_the_reports_also_when_the_run_goes_on(table_experi
             assert found[f"experience/{client}/buffer"][number] == entry["counts"]["buffer"]
             assert found[f"learning/{client}/loss"][number] == pytest.approx(entry["metrics"]["loss"])
         assert found["round/seconds"][number] == pytest.approx(report["seconds"], abs=1e-3)
+    decoded, sums = 0, {}
+    for logged in view.events():
+        match logged.event:
+            case RoundStarted():
+                decoded = 0
+            case EpisodesPlayed():
+                decoded += logged.event.decoded
+            case RoundFinished():
+                sums[logged.event.round] = decoded
+    assert found["tokens/decoded"] == sums, "closing evaluations are not part of a round"
     test: Any = view.evaluation("test", 2)
     assert found["test/macro"][2] == pytest.approx(test["macro"])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 from rich.table import Table
 
 from fedse.cli.console import make_console
+from fedse.cli.numbers import numbers
 from fedse.cli.tables import evaluation_table, percent
 
 if TYPE_CHECKING:
@@ -74,47 +74,41 @@ def merge(
             f"the experiment of {gathered.run.path} asks for no test (evaluation.test_tasks: 0): leave --test out."
         )
     console = make_console()
-    federation = open_run(gathered.run.path)
-    measuring = Measuring(federation.engine, federation.clients, gathered.run.last_round() or 0, tasks)
-    console.print(f"Merging {len(gathered.sources)} adapters in {len(chosen)} ways", soft_wrap=True)
-    at_home = measuring.at_home(gathered.sources)
-    rows, best, adapter = merge_all(
-        chosen,
-        gathered,
-        measuring,
-        rank,
-        lambda row: console.print(f"{_title(row)}: {percent(row.measured['macro'])}", highlight=False),
-    )
-    console.print(_table(rows, best, at_home))
-    with atomic.new_folder(target) as made:
-        write_adapter(adapter, made)
-    console.print(f"Wrote {target}: {_title(best)}", soft_wrap=True)
-    if further := further_ranks(adapter):
-        own = rank_of(adapter)
-        console.print(
-            f"It has {own + further} ranks and the model's adapter {own}, so a run cannot begin with it (`start_adapter`): "
-            f"--rank {own} makes one with which it can.",
-            soft_wrap=True,
+    with open_run(gathered.run.path) as federation:
+        measuring = Measuring(federation.engine, federation.clients, gathered.run.last_round() or 0, tasks)
+        console.print(f"Merging {len(gathered.sources)} adapters in {len(chosen)} ways", soft_wrap=True)
+        at_home = measuring.at_home(gathered.sources)
+        rows, best, adapter = merge_all(
+            chosen,
+            gathered,
+            measuring,
+            rank,
+            lambda row: console.print(f"{_title(row)}: {percent(row.measured['macro'])}", highlight=False),
         )
-    tested = measuring.everywhere(adapter, "test") if test else None
-    if tested is not None:
-        console.print(evaluation_table(tested, f"test, {_title(best)}"))
+        console.print(_table(rows, best, at_home))
+        with atomic.new_folder(target) as made:
+            write_adapter(adapter, made)
+        console.print(f"Wrote {target}: {_title(best)}", soft_wrap=True)
+        if further := further_ranks(adapter):
+            own = rank_of(adapter)
+            console.print(
+                f"It has {own + further} ranks and the model's adapter {own}, so a run cannot begin with it "
+                f"(`start_adapter`): --rank {own} makes one with which it can.",
+                soft_wrap=True,
+            )
+        tested = measuring.everywhere(adapter, "test") if test else None
+        if tested is not None:
+            console.print(evaluation_table(tested, f"test, {_title(best)}"))
     if json_file is not None:
         content = _as_json([source.name for source in gathered.sources], rows, best, at_home, tested, adapter.digest())
         atomic.write_text(json_file, json.dumps(content, indent=2) + "\n")
 
 
 def _scales(text: str) -> list[float]:
-    from fedse.errors import BadInput
     from fedse.merging.candidates import SCALES
 
-    try:
-        found = [float(item) for item in text.split(",")] if text else list(SCALES)
-    except ValueError:
-        found = [math.nan]
-    if not all(math.isfinite(scale) and scale > 0 for scale in found):
-        raise BadInput(f"--scales {text}: give numbers above 0 with commas between them, such as 0.3,0.5,1.0.")
-    return found
+    wanted = "numbers above 0 with commas between them, such as 0.3,0.5,1.0"
+    return numbers("--scales", text, SCALES, lambda found: min(found) > 0, wanted)
 
 
 def _title(row: Row) -> str:

@@ -54,28 +54,30 @@ def transfer(
             f"with `mix: {experiment.mix.name}` each client of {run} plays with a mixture that no other client has, so no "
             "adapter can be played everywhere: transfer needs `mix: broadcast` or `mix: personal`."
         )
-    federation = open_run(run)
-    chosen = _split(split, experiment)
-    if not federation.run.last_round():
-        raise BadInput(f"{run} has no round, so no client has learned anything: transfer needs a run with rounds.")
-    if leave_one_out and experiment.sharing == "none":
-        raise BadInput(f"the clients of {run} share nothing, so nothing could reach a client that is left out.")
-    console = make_console()
-    tell = (lambda _: None) if as_json else (lambda name: console.print(f"playing the adapter of {name} everywhere"))
-    found = measure(federation.server, federation.clients, chosen, tell)
-    rows, columns, cells = _matrix(found)
-    gaps = synergy_gaps(cells, SHARED, BEGINNING)
-    if as_json:
-        say(json.dumps({**found, "synergy_gap": gaps}, indent=2))
-    else:
-        console.print(_matrix_table(found, rows, columns, cells, gaps))
-    shares = [[cells[name, column]["success"] for column in columns] for name in rows]
-    title = f"{federation.run.path.name}: {chosen} success after round {found['round']}"
-    drawn = draw_matrix(rows, columns, shares, title, federation.run.path / "transfer.png")
-    if drawn is not None and not as_json:
-        console.print(f"Picture: {drawn}", soft_wrap=True)
-    if leave_one_out:
-        _leave_one_out(console, federation, chosen, processes, max_minutes)
+    with open_run(run) as federation:
+        chosen = _split(split, experiment)
+        if not federation.run.last_round():
+            raise BadInput(f"{run} has no round, so no client has learned anything: transfer needs a run with rounds.")
+        if leave_one_out and experiment.sharing == "none":
+            raise BadInput(f"the clients of {run} share nothing, so nothing could reach a client that is left out.")
+        console = make_console()
+        tell = (
+            (lambda _: None) if as_json else (lambda name: console.print(f"playing the adapter of {name} everywhere"))
+        )
+        found = measure(federation.server, federation.clients, chosen, tell)
+        rows, columns, cells = _matrix(found)
+        gaps = synergy_gaps(cells, SHARED, BEGINNING)
+        if as_json:
+            say(json.dumps({**found, "synergy_gap": gaps}, indent=2))
+        else:
+            console.print(_matrix_table(found, rows, columns, cells, gaps))
+        shares = [[cells[name, column]["success"] for column in columns] for name in rows]
+        title = f"{federation.run.path.name}: {chosen} success after round {found['round']}"
+        drawn = draw_matrix(rows, columns, shares, title, federation.run.path / "transfer.png")
+        if drawn is not None and not as_json:
+            console.print(f"Picture: {drawn}", soft_wrap=True)
+        if leave_one_out:
+            _leave_one_out(console, federation, chosen, processes, max_minutes)
 
 
 def _split(split: str, experiment: Experiment) -> Split:

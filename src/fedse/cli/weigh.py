@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 from rich.table import Table
 
 from fedse.cli.console import make_console
+from fedse.cli.numbers import numbers
 from fedse.cli.tables import percent
 
 if TYPE_CHECKING:
@@ -102,16 +102,10 @@ def weigh(
 
 
 def _weights(text: str) -> list[float]:
-    from fedse.errors import BadInput
     from fedse.merging.weighing import WEIGHTS
 
-    try:
-        found = [float(item) for item in text.split(",")] if text else list(WEIGHTS)
-    except ValueError:
-        found = [math.nan]
-    if not all(math.isfinite(weight) and weight >= 0 for weight in found) or not any(found):
-        raise BadInput(f"--weights {text}: give numbers from 0 on with commas between them, such as 0,0.5,1.")
-    return found
+    wanted = "numbers from 0 on with commas between them, such as 0,0.5,1"
+    return numbers("--weights", text, WEIGHTS, lambda found: min(found) >= 0 and any(found), wanted)
 
 
 def _table(found: Mapping[str, Sequence[Weighed]], best: Mapping[str, Weighed], tested: Mapping[str, Tested]) -> Table:

@@ -110,7 +110,7 @@ def _advice(federation: Federation) -> Iterator[Warned]:
 
 
 def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Sequence[str] = ()) -> Federation:
-    """A finished or stopped run with its clients, for evaluation. The lock is held until the process ends.
+    """A finished or stopped run with its clients, for evaluation. Leaving it, as a context, gives the folder back.
 
     `settings` are `a.b=c` for this time, and may change nothing that makes another experiment.
     """

@@ -7,13 +7,14 @@ is needed to look at it only).
 from __future__ import annotations
 
 import time
+from collections import Counter
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from fedse.errors import BadInput
-from fedse.events import ClientFinished, EpisodesPlayed, Evaluated, Event, RoundFinished
+from fedse.events import ClientFinished, EpisodesPlayed, Evaluated, Event, RoundFinished, RoundStarted
 from fedse.plugins import FilePath, PluginOptions
 
 
@@ -34,6 +35,8 @@ class TensorBoard:
             raise BadInput(
                 "trackers: 'tensorboard' needs tensorboardX: pip install 'fedse[tensorboard]', or leave it out."
             )
+        self._tokens: Counter[str] = Counter()
+        """Of the round that goes on: clients may play several times in it."""
         self._folder = folder.expanduser() / run.name if folder else run / "tensorboard"
 
     @cached_property
@@ -56,10 +59,13 @@ class TensorBoard:
                     self._scalar(f"learning/{event.client}/{name}", value, event.round)
                 for name, count in event.counts.items():
                     self._scalar(f"experience/{event.client}/{name}", count, event.round)
+            case RoundStarted():
+                self._tokens = Counter()
             case EpisodesPlayed():
-                self._scalar("tokens/decoded", event.decoded, event.round)
-                self._scalar("tokens/prefilled", event.prefilled, event.round)
+                self._tokens.update(decoded=event.decoded, prefilled=event.prefilled)
             case RoundFinished():
+                for name, count in self._tokens.items():
+                    self._scalar(f"tokens/{name}", count, event.round)
                 self._scalar("round/seconds", event.seconds, event.round)
                 self._scalar("round/contributed", len(event.contributed), event.round)
             case Evaluated():
