@@ -115,6 +115,7 @@ def test_a_damaged_log_is_read_as_far_as_it_goes(path: Path) -> None:
         b"[1]\n",
         b'{"event": 7}\n',
         b'{"version": "x"}\n',
+        b"[" * 100_000 + b"\n",
     ):
         path.write_bytes(damage)
         EventLog(path, lambda: 1).record(FIRST)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fedse.events import VERSION, EpisodeFinished, Event, from_json
 from fedse.stopwatch import during
+from fedse.storage import strict_json
 
 NAME = "events.jsonl"
 
@@ -78,7 +79,7 @@ class EventReader:
 
 def _event_in(line: bytes) -> tuple[float, Event] | None:
     try:
-        found = json.loads(line)
+        found = strict_json.parse(line.decode(), infinite=True)
     except ValueError:
         return None
     if not isinstance(found, dict) or (event := from_json(found)) is None:
