@@ -116,6 +116,8 @@ def test_a_damaged_log_is_read_as_far_as_it_goes(path: Path) -> None:
         b'{"event": 7}\n',
         b'{"version": "x"}\n',
         b"[" * 100_000 + b"\n",
+        b'{"time": 1' + b"0" * 400 + b', "event": "round_started", "round": 7}\n',
+        b'{"time": [], "event": "round_started", "round": 7}\n',
     ):
         path.write_bytes(damage)
         EventLog(path, lambda: 1).record(FIRST)

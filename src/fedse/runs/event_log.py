@@ -78,14 +78,13 @@ class EventReader:
 
 
 def _event_in(line: bytes) -> tuple[float, Event] | None:
+    """With its time; None for a line that nobody can read."""
     try:
         found = strict_json.parse(line.decode(), infinite=True)
-    except ValueError:
+        event = from_json(found) if isinstance(found, dict) else None
+        return None if event is None else (float(found.get("time", 0.0)), event)
+    except (ValueError, TypeError, OverflowError):
         return None
-    if not isinstance(found, dict) or (event := from_json(found)) is None:
-        return None
-    when = found.get("time", 0.0)
-    return float(when) if isinstance(when, int | float) else 0.0, event
 
 
 def _drop_torn_line(path: Path) -> None:
