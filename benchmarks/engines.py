@@ -240,11 +240,11 @@ def many(clients: int, rounds: int) -> None:
     program = """
 import fedse, pathlib
 from fedse.experiments.assembling import assemble
-from fedse.experiments.building import build_parts
+from fedse.experiments.building import build_components
 from fedse.runs.folder import RunFolder
 experiment = fedse.load_experiment("experiment.yaml")
 run = RunFolder.create(pathlib.Path("runs/many"), experiment.to_yaml(), experiment.digest())
-federation = assemble(experiment, build_parts(experiment), run)
+federation = assemble(experiment, build_components(experiment), run)
 try:
     federation.server.federate(experiment.rounds, federation.initial_adapter)
 finally:

@@ -17,7 +17,7 @@ import threading
 import time
 from pathlib import Path
 
-from fedse.engines.flower.quiet import prepare
+from fedse.engines.flower.settings import prepare
 
 prepare("the benchmark of the fence")
 

@@ -33,11 +33,11 @@ from learning_work import model_of, random_trajectories, trajectories_of_recipe
 
 from fedse.adapters.swap import load_adapter, read_adapter, train_only
 from fedse.learners.imitation import Imitation
-from fedse.learners.lanes import Lanes
 from fedse.learners.lora_vector import LoraVector
-from fedse.learners.packing import Example, examples_of, group
 from fedse.learners.padded_network import PaddedNetwork
+from fedse.learners.parallel_passes import ParallelPasses
 from fedse.learners.passes import PaddedPass
+from fedse.learners.token_packing import Example, examples_of, group
 from fedse.types import Adapter, Lesson, Trajectory
 
 KEY = 1
@@ -120,15 +120,15 @@ class WithTrainer:
 
 
 class Padded(Imitation):
-    def _lanes_for(self, start: Adapter) -> Lanes:
-        if self._lanes is None:
+    def _parallel_for(self, start: Adapter) -> ParallelPasses:
+        if self._parallel is None:
             network = self.model.network
             load_adapter(network, start)
             train_only(network, start)
             vector = LoraVector(network)
             padded = PaddedNetwork(network, vector, self.options.checkpointing)
-            self._lanes, self._suits = Lanes(PaddedPass(vector, padded)), (start.layout, start.frozen)
-        return self._lanes
+            self._parallel, self._suits = ParallelPasses(PaddedPass(vector, padded)), (start.layout, start.frozen)
+        return self._parallel
 
 
 class Way:

@@ -18,9 +18,9 @@ import time
 from importlib.metadata import version
 from typing import Any
 
-from fedse.experiments.building import build_parts
+from fedse.experiments.building import build_components
+from fedse.experiments.components import Components
 from fedse.experiments.options import load_experiment
-from fedse.experiments.parts import Parts
 from fedse.plugins import build
 from fedse.protocols import Policy
 from fedse.rollouts.player import Player
@@ -30,18 +30,18 @@ from fedse.types import Episode, Outcome, Purpose, Sampling, Task, Trajectory
 AT_ONCE = 50
 
 
-def held_out(parts: Parts, client: str, label: str, count: int) -> list[Task]:
+def held_out(components: Components, client: str, label: str, count: int) -> list[Task]:
     """The validation tasks that an evaluation would take."""
-    world = parts.worlds[client][label]()
+    world = components.worlds[client][label]()
     tasks = world.tasks("validation")
     return [tasks[index] for index in generator("held out", world.name, "validation").permutation(len(tasks))[:count]]
 
 
 def measured(
-    parts: Parts, policies: dict[str, Policy], client: str, label: str, count: int, temperature: float
+    components: Components, policies: dict[str, Policy], client: str, label: str, count: int, temperature: float
 ) -> dict[str, Any]:
-    make_world = parts.worlds[client][label]
-    tasks = held_out(parts, client, label, count)
+    make_world = components.worlds[client][label]
+    tasks = held_out(components, client, label, count)
     samplings = [Sampling(stream(client, task.id), temperature) for task in tasks]
     episodes = [
         Episode(client, label, make_world, task, Purpose.EVALUATE, 1, 0, sampling)
@@ -57,7 +57,7 @@ def measured(
         order = list(policies) if begin // AT_ONCE % 2 == 0 else list(reversed(policies))
         for way in order:
             policy = policies[way]
-            player = Player(policy, parts.model.chat, parts.model.context)
+            player = Player(policy, components.model.chat, components.model.context)
             before, begun = policy.usage.decoded, time.process_time()
             played[way] += player.play(episodes[begin : begin + AT_ONCE], "initial")
             token_time[way].append((time.process_time() - begun) / (policy.usage.decoded - before))
@@ -87,15 +87,15 @@ def main() -> None:
     options.add_argument("--threads", type=int, default=1)
     given = options.parse_args()
     experiment = load_experiment(given.experiment, [f"model.threads={given.threads}"])
-    parts = build_parts(experiment)
+    components = build_components(experiment)
     policies = {}
     for way, legal in (("free", False), ("legal", True)):
         part = experiment.policy.model_copy(update={"options": {**experiment.policy.options, "legal_actions": legal}})
-        policies[way] = build("policy", part, parts.model)
-        policies[way].load(parts.model.initial_adapter(experiment.seed))
+        policies[way] = build("policy", part, components.model)
+        policies[way].load(components.model.initial_adapter(experiment.seed))
     worlds = {
-        label: measured(parts, policies, client, label, given.tasks, given.temperature)
-        for client, makers in parts.worlds.items()
+        label: measured(components, policies, client, label, given.tasks, given.temperature)
+        for client, makers in components.worlds.items()
         for label in makers
     }
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"

@@ -28,7 +28,7 @@ from typing import Annotated, Any
 import torch
 from pydantic import TypeAdapter
 
-from fedse.plugins import Part, PartOf, build, resolve
+from fedse.plugins import Choice, ChoiceOf, build, resolve
 from fedse.policies.decoder import Due
 from fedse.policies.graphed import GraphedDecoder
 from fedse.policies.transformer import TransformerPolicy
@@ -232,7 +232,7 @@ def main() -> None:
     options.add_argument("--more-episodes", type=int, default=0, help="play as many once more with 1024 slots")
     options.add_argument("--out", type=Path)
     given = options.parse_args()
-    model = build("model", TypeAdapter(Annotated[Part, PartOf("model")]).validate_python(given.model))
+    model = build("model", TypeAdapter(Annotated[Choice, ChoiceOf("model")]).validate_python(given.model))
     plan = episodes(given.episodes)
     result: dict[str, Any] = {
         "machine": f"{torch.cuda.get_device_name()}, {platform.machine()}, Python {platform.python_version()}",

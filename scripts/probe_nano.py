@@ -36,7 +36,7 @@ from fedse.adapters.files import read_adapter
 from fedse.adapters.swap import load_adapter
 from fedse.experience.buffer import read_file
 from fedse.experience.journal import Journal
-from fedse.experiments.building import build_parts
+from fedse.experiments.building import build_components
 from fedse.experiments.options import load_experiment
 from fedse.models.nano import weights_folder
 from fedse.plugins import build
@@ -71,7 +71,7 @@ class Subject:
     def __init__(self, run: Path) -> None:
         self.folder = RunFolder.existing(run)
         self.experiment = load_experiment(run / "experiment.yaml")
-        self.parts = build_parts(self.experiment)
+        self.parts = build_components(self.experiment)
         self.model: Any = self.parts.model
         self.before = self.model.initial_adapter(self.experiment.seed)
         self.after = read_adapter(self.folder.round_folder(self.folder.last_round() or 0) / "adapter")

@@ -38,9 +38,9 @@ TORCH_AT_IMPORT = {
     "adapters/swap.py",
     "learners/attention_kernels.py",
     "learners/cross_entropy.py",
-    "learners/layer_parts.py",
-    "learners/triton_parts.py",
-    "learners/lanes.py",
+    "learners/layer_operations.py",
+    "learners/triton_operations.py",
+    "learners/parallel_passes.py",
     "learners/likelihood.py",
     "policies/graphed.py",
     "policies/graphed_network.py",
@@ -54,7 +54,7 @@ TORCH_AT_IMPORT = {
     "learners/packed_llama.py",
     "learners/padded_network.py",
     "learners/passes.py",
-    "learners/recorded.py",
+    "learners/pass_graphs.py",
     "policies/slot_cache.py",
 }
 

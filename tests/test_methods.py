@@ -19,7 +19,7 @@ from fedse.experience.journal import Journal
 from fedse.experiments.methods import METHODS
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import open_run, stored_experiment
-from fedse.federation.standing import Standing
+from fedse.federation.client_status import ClientStatus
 from fedse.runs.folder import RunFolder
 from fedse.types import Purpose, Trajectory
 
@@ -105,7 +105,7 @@ def test_a_client_that_shares_nothing_is_that_client_alone_bit_for_bit(word: str
     assert together.test is not None
     assert together.test["worlds"] == [row for name in sorted(alone) for row in (alone[name].test or {})["worlds"]]
     last = report(together.folder, 2)
-    assert {entry["state"] for entry in last["clients"].values()} == {Standing.KEPT}
+    assert {entry["state"] for entry in last["clients"].values()} == {ClientStatus.KEPT}
     assert {entry["bytes"] for entry in last["clients"].values()} == {0}
     assert not together.adapter.tensors["table"].any()
 
@@ -198,7 +198,7 @@ def test_a_client_that_only_measures_changes_nothing(make: Make, tmp_path: Path)
     assert watched.adapter.digest() == alone.adapter.digest()
     assert {row["client"] for row in watched.test["worlds"]} == {"east", "west"}
     entry = report(watched.folder, 2)["clients"]["west"]
-    assert (entry["state"], entry["counts"]["explored"], entry["counts"]["buffer"]) == (Standing.MEASURED, 0, 0)
+    assert (entry["state"], entry["counts"]["explored"], entry["counts"]["buffer"]) == (ClientStatus.MEASURED, 0, 0)
 
     pooled = fedse.run(make(clients=watching, name="pooled", pooled=True), tmp_path)
     assert {row["client"] for row in pooled.test["worlds"]} == {"pooled", "west"}

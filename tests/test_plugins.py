@@ -10,7 +10,7 @@ from typing import Annotated
 import pytest
 
 from fedse.errors import CannotImport, UnknownName
-from fedse.plugins import KNOWN, Part, PartOf, build, nearest, options_of, resolve
+from fedse.plugins import KNOWN, Choice, ChoiceOf, build, nearest, options_of, resolve
 
 ALL_NAMES = [(kind, name) for kind, names in KNOWN.items() for name in names]
 
@@ -79,7 +79,7 @@ def test_a_class_of_ones_own_is_built_with_its_options(tmp_path: Path, monkeypat
         "class Mine:\n    def __init__(self, need, size=1): self.size = size\n    def keep(self, items): return items"
     )
     _module(tmp_path, monkeypatch, "own_plugin_1", source)
-    made = build("filter", Part(kind="filter", name="own_plugin_1:Mine", options={"size": 7}), "something")
+    made = build("filter", Choice(kind="filter", name="own_plugin_1:Mine", options={"size": 7}), "something")
     assert made.size == 7
 
 
@@ -108,7 +108,7 @@ def test_a_class_that_does_not_fit_its_slot_is_refused_by_name() -> None:
 def test_a_bare_path_in_the_slot_of_the_start_is_a_file_of_records(path: str) -> None:
     from pydantic import TypeAdapter
 
-    part = TypeAdapter(Annotated[Part, PartOf("start", "demonstrations")]).validate_python(path)
+    part = TypeAdapter(Annotated[Choice, ChoiceOf("start", "demonstrations")]).validate_python(path)
     assert (part.name, part.options) == ("recorded", {"path": Path(path), "bad_records": "refuse"})
 
 
@@ -124,7 +124,7 @@ def test_an_option_can_be_set_on_a_bare_path(tmp_path: Path) -> None:
 def test_a_bare_name_in_the_slot_of_the_start_stays_a_name() -> None:
     from pydantic import TypeAdapter
 
-    slot = TypeAdapter(Annotated[Part, PartOf("start", "demonstrations")])
+    slot = TypeAdapter(Annotated[Choice, ChoiceOf("start", "demonstrations")])
     assert slot.validate_python("none").name == "none"
     assert slot.validate_python({"tasks": 3}).name == "demonstrations"
 
@@ -132,7 +132,7 @@ def test_a_bare_name_in_the_slot_of_the_start_stays_a_name() -> None:
 def test_a_path_in_two_places_is_refused() -> None:
     from pydantic import TypeAdapter, ValidationError
 
-    choice = TypeAdapter(Annotated[Part, PartOf("model")])
+    choice = TypeAdapter(Annotated[Choice, ChoiceOf("model")])
     assert choice.validate_python({"name": "./a", "path": "./a"}).options["path"] == "./a"
     with pytest.raises(ValidationError, match="both given as the path"):
         choice.validate_python({"name": "./a", "path": "./b"})
@@ -145,7 +145,7 @@ def test_operational_options_are_named_by_real_fields_and_do_not_change_identity
             assert getattr(options, "operational", frozenset()) <= options.model_fields.keys(), name
             assert getattr(options, "rounding", frozenset()) <= options.model_fields.keys(), name
     slow, quick = (
-        Part(kind="engine", name="local", options={"processes": processes}).identity() for processes in (0, 4)
+        Choice(kind="engine", name="local", options={"processes": processes}).identity() for processes in (0, 4)
     )
     assert slow == quick == {"name": "local"}
     for kind, name, options in (
@@ -153,11 +153,11 @@ def test_operational_options_are_named_by_real_fields_and_do_not_change_identity
         ("policy", "transformer", {"slots": 3}),
         ("learner", "imitation", {"tokens_at_once": 9, "adapters_at_once": 2}),
     ):
-        usual, other = (Part(kind=kind, name=name, options=given) for given in ({}, options))
+        usual, other = (Choice(kind=kind, name=name, options=given) for given in ({}, options))
         assert usual.identity() != other.identity(), "a run goes on with the same roundings"
         assert usual.comparable() == other.comparable(), "and is the same method with others"
     near, far = (
-        Part(kind="policy", name="api", options={"url": url, "model": "agent"}) for url in ("http://a", "http://b")
+        Choice(kind="policy", name="api", options={"url": url, "model": "agent"}) for url in ("http://a", "http://b")
     )
     assert near.identity() == far.identity(), "a server may move"
     assert near.comparable() != far.comparable(), "and another one may hold another model"

@@ -20,7 +20,7 @@ from fedse.errors import BadInput, RunConflict, UnknownName
 from fedse.events import Event, RoundStarted, Warned
 from fedse.experiments.options import ClientOptions, Experiment
 from fedse.experiments.running import stored_experiment
-from fedse.plugins import Part, PartOf, duties, known, resolve
+from fedse.plugins import Choice, ChoiceOf, duties, known, resolve
 from fedse.probes.evaluation import Evaluation
 from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers
@@ -48,7 +48,7 @@ def test_every_kind_of_plug_in_is_a_field_of_the_experiment() -> None:
         marker.kind
         for field in fields.values()
         for marker in [*field.metadata, *(item for inner in get_args(field.annotation) for item in get_args(inner))]
-        if isinstance(marker, PartOf)
+        if isinstance(marker, ChoiceOf)
     }
     assert kinds == KNOWN.keys()
 
@@ -177,7 +177,7 @@ def test_results_can_be_looked_at_without_the_classes_that_made_them(
         done = command(*line, folder=tmp_path)
         assert done.returncode == 0, (line, done.stderr)
     part = stored_experiment(RunFolder.existing(runs[0])).curriculum
-    assert isinstance(part, Part) and part.foreign
+    assert isinstance(part, Choice) and part.foreign
 
 
 def test_a_changed_world_does_not_return_the_old_runs_results(

@@ -93,7 +93,7 @@ class ClientFinished(Event):
     sent: bool
     """Whether there is an update in it."""
     state: str
-    """What became of the client, in the words of `federation.standing`."""
+    """What became of the client, in the words of `federation.client_status`."""
     counts: Mapping[str, int]
     metrics: Mapping[str, float]
     scores: Sequence[Mapping[str, Any]]

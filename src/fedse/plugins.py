@@ -190,7 +190,7 @@ def options_of(kind: str, name: str) -> type[BaseModel]:
     return found
 
 
-class Part(BaseModel):
+class Choice(BaseModel):
     """A choice for one slot of the round: a plug-in's name and its options, complete with defaults.
 
     In YAML either the bare name (`aggregator: mean`) or a mapping with `name` (`learner: {name: imitation, epochs: 3}`).
@@ -224,7 +224,7 @@ class Part(BaseModel):
 
 
 def _part_of(value: Any, view: str) -> Any:
-    if isinstance(value, PluginOptions | Part):
+    if isinstance(value, PluginOptions | Choice):
         return getattr(value, view)()
     if isinstance(value, list):
         return [_part_of(item, view) for item in value]
@@ -233,8 +233,8 @@ def _part_of(value: Any, view: str) -> Any:
     return value
 
 
-class PartOf:
-    """Annotation that validates a `Part` against the plug-ins of one kind.
+class ChoiceOf:
+    """Annotation that validates a `Choice` against the plug-ins of one kind.
 
     A mapping without `name` means the default plug-in with other options.
     """
@@ -243,8 +243,8 @@ class PartOf:
         self.kind = kind
         self.default = default
 
-    def default_part(self, name: str) -> Part:
-        return Part(kind=self.kind, name=name, options=options_of(self.kind, name)().model_dump())
+    def default_choice(self, name: str) -> Choice:
+        return Choice(kind=self.kind, name=name, options=options_of(self.kind, name)().model_dump())
 
     def _is_path(self, value: str) -> bool:
         looks_so = "/" in value or value.endswith((".json", ".jsonl"))
@@ -256,7 +256,7 @@ class PartOf:
         return core_schema.with_info_wrap_validator_function(self._validate, handler(source))
 
     def _validate(self, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-        if isinstance(value, Part):
+        if isinstance(value, Choice):
             return value
         if isinstance(value, str | type):
             value = {"name": value}
@@ -295,15 +295,15 @@ class PartOf:
         return handler({"kind": self.kind, "name": value["name"], "options": options.model_dump()})
 
 
-class ClientSlot(PartOf):
+class ClientSlot(ChoiceOf):
     """A slot of `Client.work`: its plug-in is built with the client's `Site` and given to the client by the field's name."""
 
 
-def capability(part: Part, name: str) -> bool:
+def capability(choice: Choice, name: str) -> bool:
     """What a plug-in's class says of itself, such as `in_process`; unsaid it is False."""
-    return not part.foreign and bool(getattr(resolve(part.kind, part.name), name, False))
+    return not choice.foreign and bool(getattr(resolve(choice.kind, choice.name), name, False))
 
 
-def build(kind: str, part: Part, *needs: Any) -> Any:
+def build(kind: str, choice: Choice, *needs: Any) -> Any:
     """Make the plug-in: what it needs from its surroundings first, its options as keywords."""
-    return resolve(kind, part.name)(*needs, **part.options)
+    return resolve(kind, choice.name)(*needs, **choice.options)

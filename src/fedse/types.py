@@ -371,6 +371,9 @@ class ClientFailure:
             raise ValueError(f"a failure carries a name like 'ValueError' only, not {self.kind!r}")
 
 
+ClientReply = ClientUpdate | ClientFailure
+
+
 @dataclass(frozen=True)
 class ServerState:
     """Everything the next round depends on. What stands on disk after a round is exactly this."""

@@ -15,7 +15,7 @@ import fedse
 from fedse.adapters.files import CONFIG, TENSORS, read_adapter, write_adapter
 from fedse.adapters.first import first_adapter
 from fedse.errors import BadInput, RunConflict
-from fedse.experiments.building import build_clients, build_parts
+from fedse.experiments.building import build_clients, build_components
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import prepare
 from fedse.runs.folder import RunFolder
@@ -117,7 +117,7 @@ def test_a_hub_reads_it_and_sites_do_without(table_experiment: Make, earlier: Pa
     with prepare(asked, tmp_path / "hub", make_engine=lambda sites: NobodyHere()) as federation:  # type: ignore[arg-type,return-value]
         assert federation.initial_adapter().digest() == read_adapter(earlier).digest()
     elsewhere = table_experiment(start_adapter="not/on/this/machine")
-    assert build_clients(elsewhere, build_parts(elsewhere), RunFolder(tmp_path / "site"), "east")[0].name == "east"
+    assert build_clients(elsewhere, build_components(elsewhere), RunFolder(tmp_path / "site"), "east")[0].name == "east"
     assert elsewhere.terms() == asked.terms()
     with pytest.raises(BadInput, match="not/on/this/machine holds no adapter"):
         prepare(elsewhere, tmp_path / "other", make_engine=lambda sites: NobodyHere())  # type: ignore[arg-type,return-value]

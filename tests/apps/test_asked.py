@@ -25,7 +25,7 @@ from fedse.apps.hub_file import load_for_hub, told_worlds_of
 from fedse.apps.site_file import Site, load_site
 from fedse.apps.worker import Worker
 from fedse.cli import app
-from fedse.engines.flower.answers import read_answer
+from fedse.engines.flower.client_replies import read_reply
 from fedse.engines.flower.grid import GridEngine
 from fedse.engines.flower.seal import Seal, SealOfHub
 from fedse.engines.flower.wire import Parcel, from_records, pack_task, to_bytes, to_records
@@ -521,9 +521,7 @@ def test_a_world_is_told_under_a_name_that_the_common_file_has_or_as_another(
     assert b"rare_disease" not in to_bytes(answer) and (told == "other") == (b"Patient" not in to_bytes(answer))
     worlds = told_worlds_of(file)
     expected = replace(expected_of(load_for_hub(file)), worlds=worlds)
-    hub = read_answer(
-        to_records(answer), "east", Asked(kit).task(kind="evaluate", split="test"), TensorPlan(), expected
-    )
+    hub = read_reply(to_records(answer), "east", Asked(kit).task(kind="evaluate", split="test"), TensorPlan(), expected)
     assert isinstance(hub, ClientUpdate) and hub.scores[0].world == told
     assert worlds.get("east") == ((told,) if written else None)
 

@@ -22,7 +22,7 @@ from held_worlds import SECRET, options
 
 import fedse
 from fedse.apps.fence import find_nginx
-from fedse.engines.flower.quiet import environment as environment_of
+from fedse.engines.flower.settings import environment as environment_of
 from fedse.experience.buffer import read_file
 from fedse.experiments.assembling import RunResult
 from fedse.experiments.options import Experiment

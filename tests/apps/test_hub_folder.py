@@ -26,7 +26,7 @@ from fedse.cli import app
 from fedse.engines.flower.seal import Seal
 from fedse.engines.flower.wire import Parcel, pack_task
 from fedse.errors import BadInput
-from fedse.experiments.building import build_parts
+from fedse.experiments.building import build_components
 from fedse.experiments.options import load_experiment
 from fedse.types import RoundTask
 from fedse.worlds.training_part import TrainingPart
@@ -231,7 +231,7 @@ def test_the_hub_needs_no_world_and_agrees_with_its_sites(kit: Path, tmp_path: P
     file.write_text(private)
     hub = load_for_hub(file)
     with pytest.raises(BadInput, match="on the machines of its sites"):
-        build_parts(hub)
+        build_components(hub)
     assert set(hub.clients) == {"east", "west"} and "not_installed_here" not in hub.to_yaml()
     assert hub.terms() == load_site(kit / "site.yaml").terms == load_experiment(kit / "experiment.yaml").terms()
     file.write_text(private.replace("tasks: 2", "tasks: 3"))

@@ -23,7 +23,7 @@ from fedse.events import EpisodesPlayed, Event
 from fedse.experience.buffer import Buffer, read_file
 from fedse.experience.journal import Journal
 from fedse.experiments.assembling import Federation, assemble
-from fedse.experiments.building import build_parts
+from fedse.experiments.building import build_components
 from fedse.experiments.options import Experiment
 from fedse.judges.world import WorldJudge
 from fedse.protocols import Past
@@ -52,7 +52,7 @@ MAZE = {"worlds": [{"name": "maze", "mode": "original"}]}
 
 def assembled(experiment: Experiment, folder: Path) -> Federation:
     run = RunFolder.create(folder, experiment.to_yaml(), experiment.digest())
-    return assemble(experiment, build_parts(experiment), run)
+    return assemble(experiment, build_components(experiment), run)
 
 
 def first_task(federation: Federation, seconds: float | None = None, number: int = 1) -> RoundTask:

@@ -83,7 +83,7 @@ def test_a_pooled_client_and_one_that_only_measures_reach_the_same_adapter_too(
 
 def test_flower_tells_nobody_by_the_time_it_is_imported() -> None:
     program = """
-from fedse.engines.flower.quiet import prepare
+from fedse.engines.flower.settings import prepare
 prepare("this test")
 from flwr.supercore import telemetry
 from flwr.supercore.update_check import FLWR_DISABLE_UPDATE_CHECK

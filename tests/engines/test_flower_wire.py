@@ -13,17 +13,17 @@ import pytest
 
 from fedse.adapters.plan import TensorPlan
 from fedse.adapters.rounding import decode, encode
-from fedse.engines.flower.answers import read_answer
+from fedse.engines.flower.client_replies import read_reply
 from fedse.engines.flower.grid import MOST_LOSSES, GridEngine
-from fedse.engines.flower.introduced import Introduced
+from fedse.engines.flower.names_without_keys import NamesWithoutKeys
 from fedse.engines.flower.whole_replies import AT_ONCE, TURNS, WholeReplies
 from fedse.engines.flower.wire import (
     FORMAT,
-    Answer,
+    ClientReply,
     Parcel,
     from_bytes,
     from_records,
-    pack_answer,
+    pack_reply,
     pack_task,
     read_task,
     to_bytes,
@@ -58,8 +58,8 @@ def update(precision: Any = "float32") -> ClientUpdate:
     return ClientUpdate("site", 3, vector, LAYOUT, counts, metrics, (score,), "train-0003", encoded)
 
 
-def answer(parcel: Parcel, asked: RoundTask | None = None, plan: TensorPlan | None = None) -> Answer:
-    return read_answer(to_records(parcel), "site", asked or task(), plan or TensorPlan(), EXPECTED)
+def answer(parcel: Parcel, asked: RoundTask | None = None, plan: TensorPlan | None = None) -> ClientReply:
+    return read_reply(to_records(parcel), "site", asked or task(), plan or TensorPlan(), EXPECTED)
 
 
 def carried(parcel: Parcel) -> list[Parcel]:
@@ -90,7 +90,7 @@ def test_a_library_arrives_in_the_same_array() -> None:
 @pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
 def test_an_update_arrives_bit_for_bit_at_every_precision(precision: str) -> None:
     sent = update(precision)
-    for parcel in carried(pack_answer(sent)):
+    for parcel in carried(pack_reply(sent)):
         got = answer(parcel)
         assert isinstance(got, ClientUpdate) and got.vector is not None and sent.vector is not None
         assert got.vector.tobytes() == sent.vector.tobytes() and got.layout == LAYOUT
@@ -105,7 +105,7 @@ def test_a_part_of_the_adapter_is_read_as_the_change_of_that_part(precision: Any
     part = asked.vector[30:]
     encoded = encode(part + np.float32(0.25), part, precision)
     vector, layout = decode(encoded, part), ((names[3], (2, 5)),)
-    for parcel in carried(pack_answer(ClientUpdate("site", 3, vector, layout, COUNTS, {}, (), "train-0003", encoded))):
+    for parcel in carried(pack_reply(ClientUpdate("site", 3, vector, layout, COUNTS, {}, (), "train-0003", encoded))):
         got = answer(parcel, asked, TensorPlan(trained="B", sent="B"))
         assert isinstance(got, ClientUpdate) and got.vector is not None
         assert np.allclose(got.vector, part + 0.25, atol=0.01) and got.vector.tobytes() == vector.tobytes()
@@ -114,7 +114,7 @@ def test_a_part_of_the_adapter_is_read_as_the_change_of_that_part(precision: Any
 
 
 def test_an_abstention_crosses_without_an_array() -> None:
-    for parcel in carried(pack_answer(ClientUpdate("site", 3, None, LAYOUT, {"buffer": 0}, {}, (), "train-0003"))):
+    for parcel in carried(pack_reply(ClientUpdate("site", 3, None, LAYOUT, {"buffer": 0}, {}, (), "train-0003"))):
         got = answer(parcel)
         assert parcel.array is None and isinstance(got, ClientUpdate) and got.vector is None
 
@@ -128,7 +128,7 @@ def test_only_the_class_of_an_error_crosses() -> None:
 
 
 def test_an_answer_cannot_say_whose_it_is_nor_to_what() -> None:
-    forged = pack_answer(update())
+    forged = pack_reply(update())
     got = answer(forged)
     assert (got.client, got.task) == ("site", "train-0003") and isinstance(got, ClientUpdate) and got.round == 3
     for claim in ({"client": "other"}, {"round": 99}, {"task": "train-0099"}):
@@ -189,7 +189,7 @@ def engine(grid: Any, introduced: bool = False) -> GridEngine:
     # Set by Flower in the processes it starts; a message cannot be made without it.
     identity.run_id, identity.node_id, identity.task_id = 1, 1, 1
     sites = Sites(("site", "far"), "run", "terms", TensorPlan(), Heard(), EXPECTED, nobody, nobody)
-    return GridEngine(grid, sites, *([Introduced(grid)] if introduced else []), pause=0.01)
+    return GridEngine(grid, sites, *([NamesWithoutKeys(grid)] if introduced else []), pause=0.01)
 
 
 def test_a_message_lives_until_the_deadline_and_tells_the_time_that_is_left() -> None:
@@ -201,7 +201,7 @@ def test_a_message_lives_until_the_deadline_and_tells_the_time_that_is_left() ->
 
 
 def test_a_client_that_is_not_there_gets_its_task_when_it_comes() -> None:
-    grid = Grid(pack_answer(update()))
+    grid = Grid(pack_reply(update()))
     carrier = engine(grid)
     carrier.send({"far": task()})
     assert grid.pushed == [] and carrier.poll(0.05) == [] and carrier.present() == {"site"}
@@ -212,7 +212,7 @@ def test_a_client_that_is_not_there_gets_its_task_when_it_comes() -> None:
 
 def test_what_a_restarted_client_has_lost_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedse.engines.flower.grid.LOOK_AGAIN", 0.0)
-    grid = Grid(None, pack_answer(update()))
+    grid = Grid(None, pack_reply(update()))
     carrier = engine(grid)
     carrier.send({"site": task()})
     assert carrier.poll(0.05) == [] and len(grid.pushed) == 1
@@ -226,7 +226,7 @@ def test_without_keys_nodes_are_asked_for_their_names_once_and_the_latest_of_a_n
 ) -> None:
     monkeypatch.setattr("fedse.engines.flower.grid.LOOK_AGAIN", 0.0)
     name = Parcel({"format": FORMAT, "site": "site"})
-    grid = Grid(name, None, 5, name, pack_answer(update()))
+    grid = Grid(name, None, 5, name, pack_reply(update()))
     grid.nodes["site"].name = ""
     carrier = engine(grid, introduced=True)
     assert carrier.present() == set() and carrier.present() == {"site"}
@@ -258,7 +258,7 @@ class GridInPieces(Grid):
 
 @pytest.fixture
 def pieces() -> Iterator[GridInPieces]:
-    grid = GridInPieces(*[pack_answer(update())] * 3, pieces={"m0"})
+    grid = GridInPieces(*[pack_reply(update())] * 3, pieces={"m0"})
     grid.nodes["far"] = SimpleNamespace(name="far", node_id=8, last_activated_at="monday")
     yield grid
     grid.rest.set()
@@ -290,7 +290,7 @@ def test_a_client_that_was_restarted_while_it_sent_is_asked_again(
 
 @pytest.mark.parametrize(("under_way", "calls", "at_once"), [(21, 3, AT_ONCE), (200, TURNS, 50)])
 def test_many_messages_under_way_are_asked_for_in_turns(under_way: int, calls: int, at_once: int) -> None:
-    grid = GridInPieces(*[None] * (under_way - 1), pack_answer(update()), pieces=set())
+    grid = GridInPieces(*[None] * (under_way - 1), pack_reply(update()), pieces=set())
     numbers = grid.push_messages([None] * under_way)
     replies = WholeReplies(grid)
     found = [reply for _ in range(calls) for reply in replies.pull_messages(numbers)]
@@ -305,7 +305,7 @@ def test_an_error_of_one_pull_comes_after_the_replies_that_have_arrived() -> Non
                 raise ConnectionError
             return super().pull_messages(numbers)
 
-    grid = Failing(None, pack_answer(update()), None)
+    grid = Failing(None, pack_reply(update()), None)
     numbers = grid.push_messages([None] * 3)
     replies = WholeReplies(grid)
     (reply,) = replies.pull_messages(numbers)
@@ -330,7 +330,7 @@ def test_what_flower_cannot_take_apart_or_names_another_message_is_unreadable_an
                 return [stored]
             return super().pull_messages(numbers)
 
-    grid = Hostile(None, pack_answer(update()))
+    grid = Hostile(None, pack_reply(update()))
     grid.nodes["far"] = SimpleNamespace(name="far", node_id=8, last_activated_at="monday")
     carrier = engine(WholeReplies(grid))
     carrier.send({"site": task(), "far": task()})
@@ -344,7 +344,7 @@ def test_a_message_is_answered_once() -> None:
         def pull_messages(self, numbers: list[str]) -> list[Any]:
             return 2 * super().pull_messages(numbers)
 
-    for grid in (Twice(pack_answer(update())), WholeReplies(Twice(pack_answer(update())))):
+    for grid in (Twice(pack_reply(update())), WholeReplies(Twice(pack_reply(update())))):
         carrier = engine(grid)
         carrier.send({"site": task()})
         assert len(carrier.poll(2)) == 1
@@ -378,7 +378,7 @@ def test_flowers_own_failures_have_names_and_their_text_is_not_read(code: int, k
     assert carrier.poll(1) == [ClientFailure("site", "train-0003", kind)]
 
 
-GOOD = pack_answer(update("int8"))
+GOOD = pack_reply(update("int8"))
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import pytest
 
 from fedse.adapters.plan import TensorPlan
 from fedse.adapters.rounding import encode
-from fedse.engines.flower.answers import read_answer, read_introduction
+from fedse.engines.flower.client_replies import read_introduction, read_reply
 from fedse.engines.flower.grid import GridEngine
-from fedse.engines.flower.wire import FORMAT, Parcel, pack_answer, pack_task
+from fedse.engines.flower.wire import FORMAT, Parcel, pack_reply, pack_task
 from fedse.events import Event, Warned
 from fedse.federation.expected import Expected, Unexpected
 from fedse.federation.sites import Sites
@@ -51,7 +51,7 @@ def update() -> ClientUpdate:
     )
 
 
-HONEST = pack_answer(update())
+HONEST = pack_reply(update())
 assert HONEST.array is not None
 
 
@@ -68,7 +68,7 @@ def records(header: str, array: Any = HONEST.array, stype: str = "numpy.ndarray"
 
 
 def read(content: Any, task: RoundTask = TASK) -> ClientUpdate | ClientFailure:
-    return read_answer(content, "site", task, TensorPlan(), EXPECTED)
+    return read_reply(content, "site", task, TensorPlan(), EXPECTED)
 
 
 def with_score(**changes: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from fedse.adapters.packing import pack
 from fedse.engines import local
 from fedse.events import Event, RoundFinished
 from fedse.experiments.assembling import assemble
-from fedse.experiments.building import build_parts
+from fedse.experiments.building import build_components
 from fedse.experiments.options import Experiment
 from fedse.probes.evaluation import evaluation_of
 from fedse.runs.folder import RunFolder
@@ -32,7 +32,7 @@ def test_clients_with_different_adapters_play_with_their_own_and_alike_ones_shar
     site = {"worlds": [{"name": "maze", "mode": "original"}]}
     experiment = table_experiment(clients={"east": site, "north": site, "west": site})
     run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, build_parts(experiment), run)
+    federation = assemble(experiment, build_components(experiment), run)
     adapter = federation.initial_adapter()
     shifts = {"east": 0.0, "north": 1.0, "west": 0.0}
     tasks = {
@@ -100,7 +100,7 @@ def test_what_was_learned_together_reaches_the_client_it_belongs_to(
     site = {"worlds": [{"name": "maze", "mode": "original"}]}
     experiment = table_experiment(clients=dict.fromkeys(("a", "b", "c", "d", "e"), site), rounds=1)
     run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
-    parts = build_parts(experiment)
+    parts = build_components(experiment)
     federation = assemble(experiment, replace(parts, learner=Abstaining(parts.learner)), run)
     adapter = federation.initial_adapter()
     task = RoundTask(1, "train", pack(adapter), adapter.layout, adapter.config)
@@ -174,7 +174,7 @@ def test_groups_are_as_large_as_allowed_and_never_empty(
     site = {"worlds": [{"name": "maze", "mode": "original"}]}
     experiment = table_experiment(clients=dict.fromkeys(tasks, site))
     run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, build_parts(experiment), run)
+    federation = assemble(experiment, build_components(experiment), run)
     assert isinstance(federation.engine, local.LocalEngine)
     monkeypatch.setattr(local, "WAVES", most / federation.engine.policy.slots)
     for client in federation.clients:

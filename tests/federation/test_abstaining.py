@@ -11,8 +11,8 @@ import pytest
 
 import fedse
 from fedse.experiments.options import Experiment
-from fedse.federation.reply_form import MOSTLY_INVALID, mostly_invalid
-from fedse.federation.standing import Standing
+from fedse.federation.client_status import ClientStatus
+from fedse.federation.invalid_actions import MOSTLY_INVALID, mostly_invalid
 from fedse.types import ClientUpdate, Trajectory, WorldScore
 
 SINGING = {"model": {"name": "table", "actions": ["sing"], "rows": 16}, "exploration": {"tasks": 1}}
@@ -62,8 +62,8 @@ def test_a_client_without_a_success_sits_out_every_round_and_the_others_go_on(
 ) -> None:
     result = fedse.run(evolving(filter=f"{__name__}:KeepsNothingOfWest"), tmp_path)
     found = reports(result.folder)
-    assert [report["clients"]["west"]["state"] for report in found] == [Standing.NOTHING_TO_LEARN_FROM] * 3
-    assert [report["clients"]["east"]["state"] for report in found] == [Standing.SENT] * 3
+    assert [report["clients"]["west"]["state"] for report in found] == [ClientStatus.NOTHING_TO_LEARN_FROM] * 3
+    assert [report["clients"]["east"]["state"] for report in found] == [ClientStatus.SENT] * 3
     assert [report["diagnostics"]["contributed"] for report in found] == [["east"]] * 3
     assert len({report["adapter"] for report in found}) == 3
     told = [(event["client"], event["round"], event["state"]) for event in events(result.folder, "client_finished")]

@@ -14,7 +14,7 @@ from fedse.errors import BadInput, NothingTrained, RunConflict
 from fedse.events import Event
 from fedse.experience.buffer import read_file
 from fedse.experiments.assembling import assemble
-from fedse.experiments.building import build_parts
+from fedse.experiments.building import build_components
 from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 from fedse.types import Adapter, Episode, Play, Purpose, RoundTask
@@ -32,7 +32,7 @@ def task(adapter: Adapter, number: int = 1, **changes: Any) -> RoundTask:
 def client(table_experiment: Callable[..., Experiment], tmp_path: Path) -> Any:
     experiment = table_experiment(evaluation={"tasks": 5, "between": 2, "test_tasks": None})
     run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, build_parts(experiment), run)
+    federation = assemble(experiment, build_components(experiment), run)
     return federation.clients[0], federation.initial_adapter()
 
 
@@ -144,7 +144,7 @@ def test_a_round_whose_updates_are_all_refused_keeps_the_adapter_and_reports_why
 
 def test_two_worlds_of_one_class_keep_labels_of_their_own(table_experiment: Callable[..., Experiment]) -> None:
     worlds = [{"name": "fedse.worlds.maze:Maze", "mode": "original"}, {"name": "fedse.worlds.maze:Maze", "size": 4}]
-    parts = build_parts(table_experiment(clients={"both": {"worlds": worlds}}))
+    parts = build_components(table_experiment(clients={"both": {"worlds": worlds}}))
     assert list(parts.worlds["both"]) == ["Maze", "Maze#2"]
 
 

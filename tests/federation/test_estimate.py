@@ -9,7 +9,7 @@ import fedse
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
 from fedse.experiments.assembling import assemble
-from fedse.experiments.building import build_parts
+from fedse.experiments.building import build_components
 from fedse.experiments.estimate import estimate
 from fedse.experiments.options import Experiment
 from fedse.learners.table import TableLearner
@@ -28,7 +28,7 @@ def test_an_estimate_grows_with_the_run_and_is_near_its_disk_use(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
     experiment = table_experiment(rounds=3)
-    parts = build_parts(experiment)
+    parts = build_components(experiment)
     run = RunFolder.create(tmp_path / "estimate", experiment.to_yaml(), experiment.digest())
     federation = assemble(experiment, parts, run)
     adapter = federation.initial_adapter()
@@ -55,7 +55,7 @@ def test_an_estimate_counts_what_buffers_begin_with(
         ("recorded", str(tmp_path / "shown.json")),
     ):
         experiment = table_experiment(name=name, start=start, learner=f"{__name__}:Slow")
-        parts = build_parts(experiment)
+        parts = build_components(experiment)
         run = RunFolder.create(tmp_path / name, experiment.to_yaml(), experiment.digest())
         federation = assemble(experiment, parts, run)
         adapter = federation.initial_adapter()

@@ -11,8 +11,8 @@ import torch
 from fedse.adapters.swap import load_adapter, log_probabilities
 from fedse.errors import BadInput
 from fedse.learners.imitation import Imitation
-from fedse.learners.packing import examples_of
 from fedse.learners.passes import pass_for
+from fedse.learners.token_packing import examples_of
 from fedse.policies.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
 from fedse.rollouts.player import Player

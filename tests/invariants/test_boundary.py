@@ -14,7 +14,7 @@ import fedse
 from fedse.adapters.packing import pack
 from fedse.engines.local import LocalEngine
 from fedse.experiments.assembling import assemble
-from fedse.experiments.building import build_parts
+from fedse.experiments.building import build_components
 from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 from fedse.types import ClientUpdate, RoundTask
@@ -56,7 +56,7 @@ def secret_experiment(table_experiment: Callable[..., Experiment]) -> Experiment
 
 
 def test_updates_hold_no_text_of_a_trajectory(secret_experiment: Experiment, tmp_path: Path) -> None:
-    parts = build_parts(secret_experiment)
+    parts = build_components(secret_experiment)
     run = RunFolder.create(tmp_path / "run", secret_experiment.to_yaml(), secret_experiment.digest())
     federation = assemble(secret_experiment, parts, run)
     engine = federation.engine

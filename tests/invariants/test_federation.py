@@ -14,7 +14,7 @@ from fedse.adapters.files import read_adapter
 from fedse.errors import TooManyErrors
 from fedse.experience.buffer import read_file
 from fedse.experience.journal import Journal
-from fedse.experiments.building import build_parts
+from fedse.experiments.building import build_components
 from fedse.experiments.options import Experiment
 from fedse.seeds import stream
 from fedse.types import Outcome
@@ -27,7 +27,7 @@ def test_one_client_with_the_plain_mean_is_local_training_bit_for_bit(
     alone = tiny_experiment.model_copy(update={"clients": {"maze": tiny_experiment.clients["maze"]}})
     result = fedse.run(alone, tmp_path)
 
-    parts = build_parts(alone)
+    parts = build_components(alone)
     buffer = read_file(result.folder / "clients" / "maze" / "buffer.sqlite")
     adapter = parts.model.initial_adapter(alone.seed)
     for number in (1, 2):

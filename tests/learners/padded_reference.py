@@ -11,7 +11,7 @@ import torch
 
 from fedse.adapters.plan import PERSONAL, RESIDUAL, factor, in_part
 from fedse.adapters.swap import load_adapter, read_adapter, train_only
-from fedse.learners.packing import Example
+from fedse.learners.token_packing import Example
 from fedse.types import Adapter
 
 TARGETS = {

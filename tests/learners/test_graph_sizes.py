@@ -9,7 +9,7 @@ import pytest
 from padded_reference import conversations
 
 from fedse.learners.graph_sizes import Sizes, chosen_sizes, fitting
-from fedse.learners.packing import group, pack, parts_of
+from fedse.learners.token_packing import group, micro_batches, pack
 
 
 def test_what_a_part_needs_is_what_its_pack_needs() -> None:
@@ -48,7 +48,7 @@ def lesson(random: np.random.Generator, count: int, middle: float) -> list[Sizes
         Sizes.of_part(part, 9)
         for _ in range(2)
         for batch in group(examples, 8, random)
-        for part in parts_of(batch, 9, 3276)
+        for part in micro_batches(batch, 9, 3276)
     ]
 
 

@@ -11,9 +11,9 @@ from padded_reference import padded_loss
 from fedse.adapters.swap import load_adapter, read_adapter
 from fedse.errors import BadInput, GpuFull
 from fedse.learners.imitation import Imitation, ImitationOptions
-from fedse.learners.lanes import Lanes
 from fedse.learners.likelihood import Fitting, pull_back
-from fedse.learners.packing import examples_of, group
+from fedse.learners.parallel_passes import ParallelPasses
+from fedse.learners.token_packing import examples_of, group
 from fedse.models.table import Table
 from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Lesson
@@ -134,13 +134,13 @@ def test_trajectories_longer_than_their_share_of_the_tokens_are_learned_one_afte
     lessons = lessons_of(tiny, demonstrations)
     longest = max(len(item.token_ids) for item in demonstrations)
     together: list[int] = []
-    passes = Lanes.passes
+    passes = ParallelPasses.passes
 
-    def noted(lanes: Lanes, count: int) -> Any:
+    def noted(parallel: ParallelPasses, count: int) -> Any:
         together.append(count)
-        return passes(lanes, count)
+        return passes(parallel, count)
 
-    monkeypatch.setattr(Lanes, "passes", noted)
+    monkeypatch.setattr(ParallelPasses, "passes", noted)
     Imitation(tiny, tokens_at_once=3 * longest).learn_together(lessons)
     Imitation(tiny, tokens_at_once=3 * longest - 1).learn_together(lessons)
     assert together == [3, 1, 1, 1]

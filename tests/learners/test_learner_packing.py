@@ -5,8 +5,8 @@ import pytest
 from padded_reference import conversations
 
 from fedse.learners.graph_sizes import Sizes
-from fedse.learners.packing import Example, examples_of, group, opening_of, pack, parts_of
-from fedse.learners.recorded import filled
+from fedse.learners.pass_graphs import filled
+from fedse.learners.token_packing import Example, examples_of, group, micro_batches, opening_of, pack
 
 
 def test_batches_hold_everything_once_and_examples_of_like_length() -> None:
@@ -37,11 +37,11 @@ def test_the_opening_ends_where_examples_differ_or_a_reply_is_predicted() -> Non
 
 def test_parts_hold_everything_in_order_within_the_bound() -> None:
     examples = conversations(30, 40, 20, 90, 25, 25, opening=9)
-    parts = list(parts_of(examples, 9, 60))
+    parts = list(micro_batches(examples, 9, 60))
     assert [example for part in parts for example in part] == examples
     assert [[len(example) for example in part] for part in parts] == [[30], [40, 20], [90], [25, 25]]
-    assert len(list(parts_of(examples, 9, 1))) == 6
-    assert len(list(parts_of(examples, 9, 1000))) == 1
+    assert len(list(micro_batches(examples, 9, 1))) == 6
+    assert len(list(micro_batches(examples, 9, 1000))) == 1
 
 
 @pytest.mark.parametrize("opening", [0, 9])

@@ -18,11 +18,11 @@ from fedse.learners import packed_llama
 from fedse.learners.attention_kernels import CudaFlash, Plain
 from fedse.learners.graph_sizes import Sizes
 from fedse.learners.lora_vector import LoraVector
-from fedse.learners.packed_attention import Three
+from fedse.learners.packed_attention import QKV
 from fedse.learners.packed_llama import PackedLlama
-from fedse.learners.packing import Example, opening_of, pack
+from fedse.learners.pass_graphs import filled, unfilled
 from fedse.learners.passes import PackedPass, PaddedPass, Pass, pass_for
-from fedse.learners.recorded import filled, unfilled
+from fedse.learners.token_packing import Example, opening_of, pack
 from small_llamas import NETWORKS, SHAPE
 
 pytestmark = pytest.mark.filterwarnings("ignore:Model has .tie_word_embeddings:UserWarning")
@@ -210,8 +210,8 @@ def test_the_vector_is_the_networks_adapter_and_goes_back_to_it() -> None:
 class InOneCall(CudaFlash):
     """What the GPU's kernel computes, in plain matrices."""
 
-    def _forward(self, three: Three, edges: Any, scale: float) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
-        queries, keys, values = three
+    def _forward(self, qkv: QKV, edges: Any, scale: float) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+        queries, keys, values = qkv
         group = queries.shape[1] // keys.shape[1]
         outputs, totals = [], []
         for query, key in zip(pairwise(edges[0].tolist()), pairwise(edges[1].tolist()), strict=True):
@@ -227,9 +227,9 @@ class InOneCall(CudaFlash):
             totals.append(scores.logsumexp(-1))
         return torch.cat(outputs), torch.cat(totals, dim=1)
 
-    def _backward(self, gradient: Any, out: Any, total: Any, three: Three, edges: Any, scale: float) -> Three:  # type: ignore[override]
+    def _backward(self, gradient: Any, out: Any, total: Any, qkv: QKV, edges: Any, scale: float) -> QKV:  # type: ignore[override]
         with torch.enable_grad():
-            own = tuple(item.detach().requires_grad_() for item in three)
+            own = tuple(item.detach().requires_grad_() for item in qkv)
             to_queries, to_keys, to_values = torch.autograd.grad(
                 self._forward((own[0], own[1], own[2]), edges, scale)[0], own, gradient
             )

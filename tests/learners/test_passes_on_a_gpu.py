@@ -15,8 +15,8 @@ from fedse.adapters.swap import load_adapter
 from fedse.learners.imitation import Imitation
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.packed_llama import PackedLlama
-from fedse.learners.packing import Example
 from fedse.learners.passes import PackedPass, PaddedPass, Pass, RecordedPass, pass_for
+from fedse.learners.token_packing import Example
 from fedse.models.tiny import Tiny
 from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Lesson
@@ -188,4 +188,4 @@ def test_adapters_trained_at_once_never_record_in_the_same_stream() -> None:
         for _ in range(drawn):
             torch.cuda.Stream()
         passes.append(first.beside())
-    assert len({through._recorded._stream.cuda_stream for through in passes}) == len(passes)
+    assert len({through._graphs._stream.cuda_stream for through in passes}) == len(passes)

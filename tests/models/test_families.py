@@ -13,8 +13,8 @@ from fedse.adapters.swap import load_adapter, train_only
 from fedse.errors import BadInput
 from fedse.learners.imitation import Imitation
 from fedse.learners.lora_vector import LoraVector
-from fedse.learners.packing import Example
 from fedse.learners.padded_network import PaddedNetwork
+from fedse.learners.token_packing import Example
 from fedse.models.causal_lm import CausalLM
 from fedse.models.tiny import byte_tokenizer
 from fedse.policies.transformer import TransformerPolicy

@@ -38,12 +38,12 @@ def probes() -> Any:
 def subject(probes: Any) -> Any:
     """A run's parts as the probes see them, without the run."""
     from fedse.adapters.files import read_adapter
-    from fedse.experiments.building import build_parts
+    from fedse.experiments.building import build_components
     from fedse.experiments.options import load_experiment
 
     experiment = load_experiment(ROOT / "recipes" / "nano.yaml", ["model.threads=1"])
     found = probes.Subject.__new__(probes.Subject)
-    parts = build_parts(experiment)
+    parts = build_components(experiment)
     makers = {label: make for makers in parts.worlds.values() for label, make in makers.items()}
     vars(found).update(
         experiment=experiment,

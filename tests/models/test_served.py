@@ -11,7 +11,7 @@ from fedse.adapters.files import read_adapter, write_adapter
 from fedse.adapters.packing import pack, unpack
 from fedse.conversation import ACCEPTANCE
 from fedse.errors import BadInput
-from fedse.experiments.building import build_parts
+from fedse.experiments.building import build_components
 from fedse.experiments.options import Experiment
 from fedse.learners.none import NoLearning
 from fedse.models.chat import ByteChat
@@ -61,7 +61,7 @@ def test_no_learning_abstains() -> None:
 def test_parts_that_do_not_go_together_are_named(changes: dict[str, object], sentence: str) -> None:
     content = {"name": "x", "model": "served", "learner": "none", "clients": {"a": {"worlds": ["maze"]}}, **changes}
     with pytest.raises(BadInput, match=sentence):
-        build_parts(Experiment(**content))
+        build_components(Experiment(**content))
 
 
 def test_the_imitation_learner_names_the_one_that_goes_with_a_served_model() -> None:

@@ -14,7 +14,7 @@ import pytest
 import fedse
 from fedse.errors import TooMuchLeaves
 from fedse.experiments.assembling import assemble
-from fedse.experiments.building import build_parts
+from fedse.experiments.building import build_components
 from fedse.experiments.options import Experiment
 from fedse.privacy.door import ALLOWED
 from fedse.runs.folder import RunFolder
@@ -44,7 +44,7 @@ def test_the_ledger_holds_the_hash_of_what_the_engine_got(
 ) -> None:
     experiment = table_experiment(sending={"precision": "int8"})
     run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, build_parts(experiment), run)
+    federation = assemble(experiment, build_components(experiment), run)
     adapter = federation.initial_adapter()
     vector = np.zeros(512 * 4, np.float32)
     federation.engine.send({"east": RoundTask(1, "train", vector, adapter.layout, adapter.config)})

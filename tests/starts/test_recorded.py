@@ -15,7 +15,7 @@ from fedse.errors import BadInput, RunConflict
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
 from fedse.experiments.assembling import assemble
-from fedse.experiments.building import build_parts
+from fedse.experiments.building import build_components
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import prepare
 from fedse.learners.table import TableLearner
@@ -356,7 +356,7 @@ def test_records_that_leave_the_model_no_room_for_a_reply_are_refused(tmp_path: 
 def test_the_file_is_read_once_for_all_clients(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
     path = written(tmp_path, [record("maze_3")])
     experiment = table_experiment(start=str(path))
-    parts = build_parts(experiment)
+    parts = build_components(experiment)
     assert parts.start.check("east", "maze", Maze(), parts.model) == []  # type: ignore[attr-defined]
     path.unlink()
     run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())

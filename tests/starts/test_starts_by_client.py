@@ -13,7 +13,7 @@ import fedse
 from fedse.errors import BadInput, RunConflict
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
-from fedse.experiments.building import build_clients, build_parts
+from fedse.experiments.building import build_clients, build_components
 from fedse.experiments.estimate import estimate
 from fedse.experiments.known_before import expected_of
 from fedse.experiments.options import Experiment
@@ -58,7 +58,7 @@ def test_a_start_that_is_the_experiments_anyway_changes_nothing(table_experiment
 def test_estimates_and_bounds_know_the_starts_of_all(table_experiment: Make, tmp_path: Path) -> None:
     experiment = table_experiment(clients=clients(few=None, many={"tasks": 20}, nothing="none"))
     assert expected_of(experiment).started == 20
-    parts = build_parts(experiment)
+    parts = build_components(experiment)
     sizes = [parts.start.size(name, "maze", Maze(mode="original")) for name in experiment.clients]  # type: ignore[attr-defined]
     assert sizes == [3, 20, 0]
     built = build_clients(experiment, parts, RunFolder(tmp_path))

@@ -16,7 +16,7 @@ from fedse.errors import BadInput
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
 from fedse.experience.journal import Journal
-from fedse.experiments.building import build_clients, build_parts
+from fedse.experiments.building import build_clients, build_components
 from fedse.experiments.estimate import estimate
 from fedse.experiments.options import Experiment
 from fedse.models.chat import ByteChat
@@ -125,7 +125,7 @@ def test_the_pooled_client_has_both_parts_as_worlds_of_their_own(table_experimen
 
 def test_estimates_and_sizes_are_those_of_the_part(table_experiment: Make, tmp_path: Path) -> None:
     experiment = table_experiment(clients=HALVES, start={"tasks": 60})
-    parts = build_parts(experiment)
+    parts = build_components(experiment)
     clients = build_clients(experiment, parts, RunFolder(tmp_path))
     sizes = [Demonstrations(60).size(client.name, "maze", client.site.places["maze"].world) for client in clients]
     assert sum(sizes) == 60 and 0 < sizes[0] < 60

@@ -6,14 +6,14 @@ from __future__ import annotations
 from multiprocessing.connection import Client
 from typing import Any
 
-from fedse.engines.flower.quiet import prepare
+from fedse.engines.flower.settings import prepare
 from fedse.engines.flower.wire import (
     FORMAT,
     SITE,
     Parcel,
     from_bytes,
     from_records,
-    pack_answer,
+    pack_reply,
     renamed,
     to_bytes,
     to_records,
@@ -52,7 +52,7 @@ def _carried(message: Any, context: Any) -> Any:
         answer = _ask(str(context.node_config[WORKER]), from_records(message.content))
     except Exception as error:
         # Raised further, its text would be sent to the hub.
-        answer = pack_answer(ClientFailure("", "", renamed(error)))
+        answer = pack_reply(ClientFailure("", "", renamed(error)))
     return Message(to_records(answer), reply_to=message)
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fedse.engines.flower.quiet import prepare
+from fedse.engines.flower.settings import prepare
 from fedse.errors import FedseError
 
 prepare("fedse hub")

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fedse.apps.hub_folder import HubFolder
-from fedse.engines.flower.quiet import environment
+from fedse.engines.flower.settings import environment
 from fedse.errors import BadInput, FedseError
 
 Say = Callable[[str], None]

@@ -16,7 +16,7 @@ from fedse.apps.hub_folder import HubFolder
 from fedse.apps.run_order import withdraw_order
 from fedse.apps.sign_of_life import held, hold
 from fedse.apps.submitted_run import Follower, SubmittedRun
-from fedse.engines.flower.quiet import prepare
+from fedse.engines.flower.settings import prepare
 from fedse.errors import BadInput
 from fedse.protocols import Tracker
 from fedse.runs import event_log

@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from fedse.engines.flower.quiet import prepare
+from fedse.engines.flower.settings import prepare
 
 ENDED = 75
 """Exit code when the command's own work is over although its process would stay: start it again."""

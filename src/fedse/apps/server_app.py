@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fedse.engines.flower.grid import GridEngine, registered
-from fedse.engines.flower.introduced import Introduced
-from fedse.engines.flower.quiet import prepare
+from fedse.engines.flower.names_without_keys import NamesWithoutKeys
 from fedse.engines.flower.seal import Seal
+from fedse.engines.flower.settings import prepare
 from fedse.engines.flower.whole_replies import WholeReplies
 from fedse.engines.flower.wire import Parcel
 from fedse.errors import FedseError
@@ -56,7 +56,7 @@ def main(grid: Any, context: Any) -> None:
         settings = [line for line in str(config["settings"]).split("\n") if line]
         file = Path(str(config["experiment"]))
         experiment, worlds = load_for_hub(file, settings), told_worlds_of(file, settings)
-        nodes = Introduced(WholeReplies(grid)) if config["insecure"] else registered
+        nodes = NamesWithoutKeys(WholeReplies(grid)) if config["insecure"] else registered
         sign = _unsigned if config["insecure"] else Seal.read(_hub_folder() / "certificates/seal.key")
 
         def carried(sites: Sites) -> GridEngine:

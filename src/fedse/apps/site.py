@@ -23,7 +23,7 @@ from fedse.apps.launch import TOLD
 from fedse.apps.private import socket_folder
 from fedse.apps.site_file import Site
 from fedse.apps.worker import Worker
-from fedse.engines.flower.quiet import environment, prepare
+from fedse.engines.flower.settings import environment, prepare
 from fedse.engines.flower.wire import SITE
 from fedse.errors import BadInput, FedseError
 

@@ -13,7 +13,7 @@ from fedse.apps.hub_file import ELSEWHERE, load_without_worlds, refuse_what_need
 from fedse.errors import BadInput
 from fedse.experiments.file import explain
 from fedse.experiments.options import ClientOptions, Experiment
-from fedse.plugins import FilePath, Part, PartOf, PluginOptions
+from fedse.plugins import Choice, ChoiceOf, FilePath, PluginOptions
 from fedse.storage.strict_yaml import read_yaml
 
 PROTECTION = ("authority", "key", "hub_key")
@@ -39,7 +39,7 @@ class SiteOptions(PluginOptions):
     """The experiment, the same file as the hub's; the site does nothing that is not in it."""
     folder: FilePath = Path("data")
     """Where buffer, journal and ledger lie, for each run."""
-    worlds: list[Annotated[Part, PartOf("world")]] | None = Field(default=None, min_length=1)
+    worlds: list[Annotated[Choice, ChoiceOf("world")]] | None = Field(default=None, min_length=1)
     """The site's worlds; by default those that the experiment names for it."""
     max_megabytes: float | None = Field(default=None, gt=0)
     """Refuse to send more than this in one update, whatever the experiment allows."""

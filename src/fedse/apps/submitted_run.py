@@ -17,7 +17,7 @@ from fedse.apps.flower_server import LOOK, START, HubFailed, ServerLost, Silence
 from fedse.apps.hub_folder import HubFolder
 from fedse.apps.run_order import place_order
 from fedse.apps.sign_of_life import held, sign_of
-from fedse.engines.flower.quiet import environment
+from fedse.engines.flower.settings import environment
 from fedse.errors import FedseError
 from fedse.events import RoundFinished
 from fedse.protocols import Tracker

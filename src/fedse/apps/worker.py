@@ -17,10 +17,9 @@ from fedse.apps.site_file import Site
 from fedse.clients.own_record import OwnRecord
 from fedse.engines.flower.seal import SealOfHub
 from fedse.engines.flower.wire import (
-    Answer,
     Parcel,
     from_bytes,
-    pack_answer,
+    pack_reply,
     pack_task,
     renamed,
     to_bytes,
@@ -30,14 +29,14 @@ from fedse.engines.local import LocalEngine
 from fedse.errors import FedseError, UnreadableTask
 from fedse.events import Event, Warned
 from fedse.experience.archive import set_aside
-from fedse.experiments.building import build_clients, build_parts
+from fedse.experiments.building import build_clients, build_components
 from fedse.experiments.known_before import names_of
 from fedse.federation.advice import OTHERS_SEE
 from fedse.federation.sites import Household, Sites
 from fedse.privacy.door import ORACLES
 from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers
-from fedse.types import ClientFailure, ClientUpdate, RoundTask
+from fedse.types import ClientFailure, ClientReply, ClientUpdate, RoundTask
 
 Say = Callable[[str], None]
 
@@ -53,23 +52,23 @@ class Worker:
         self.site = site
         self._say = say
         experiment = site.experiment
-        parts = build_parts(experiment)
+        components = build_components(experiment)
         self._record = OwnRecord(RunFolder(site.run_folder).client_folder(site.name))
         self._record.check()
-        (self._client,) = build_clients(experiment, parts, RunFolder(site.run_folder))
+        (self._client,) = build_clients(experiment, components, RunFolder(site.run_folder))
         self._client.door.names = names_of(experiment, self._client.site.places, site.common)
         self._client.door.withheld = ORACLES
         sites = Sites(
             names=(site.name,),
             run=experiment.name,
             terms=site.terms,
-            plan=plan_of(parts.aggregator),
+            plan=plan_of(components.aggregator),
             tracker=Trackers([_Warnings(say)]),
-            here=lambda: Household(parts.model, parts.policy, parts.learner, [self._client]),
+            here=lambda: Household(components.model, components.policy, components.learner, [self._client]),
         )
         self._engine = LocalEngine(sites)
         self._expected = asked.Expected.of(
-            parts.model.initial_adapter(experiment.seed),
+            components.model.initial_adapter(experiment.seed),
             frozenset(self._client.site.places),
             experiment.shares(),
             site.options.budget.rank,
@@ -87,7 +86,7 @@ class Worker:
         return self._client.site.folder
 
     def serve(self, address: Path) -> None:
-        """Answer until the process ends. Messages come one at a time, as Flower hands them out."""
+        """ClientReply until the process ends. Messages come one at a time, as Flower hands them out."""
         with Listener(str(address), family="AF_UNIX") as listener:
             while True:
                 with listener.accept() as connection:
@@ -106,7 +105,7 @@ class Worker:
             parcel = from_bytes(content)
         except Exception as error:
             self._say(f"failed: what came is not a message of fedse ({type(error).__name__})")
-            return pack_answer(ClientFailure(self.site.name, "", UnreadableTask.__name__))
+            return pack_reply(ClientFailure(self.site.name, "", UnreadableTask.__name__))
         return self.answer(parcel)
 
     def answer(self, parcel: Parcel) -> Parcel:
@@ -127,11 +126,11 @@ class Worker:
             if isinstance(answer, ClientUpdate):
                 self._account.answered(task)
             self._say(f"{task.name}: {_in_words(answer)} in {time.monotonic() - began:.2f} s")
-            return pack_answer(answer)
+            return pack_reply(answer)
         except Exception as error:
             said = str(error) if isinstance(error, FedseError) else "".join(traceback.format_exception(error))
             self._say(f"failed: {said}")
-            return pack_answer(ClientFailure(self.site.name, "", renamed(error)))
+            return pack_reply(ClientFailure(self.site.name, "", renamed(error)))
 
     def _check(self, head: asked.Header) -> None:
         if (head.client, head.run) != (self.site.name, self.site.experiment.name):
@@ -145,7 +144,7 @@ class Worker:
                 "both must agree on): use the same file."
             )
 
-    def _carried_out(self, task: RoundTask) -> Answer:
+    def _carried_out(self, task: RoundTask) -> ClientReply:
         key = _key(task)
         if self._last is not None and self._last[0] == key:
             return self._client.door.repeat(self._last[1])
@@ -182,7 +181,7 @@ def _key(task: RoundTask) -> str:
     return hashlib.sha256(to_bytes(pack_task(replace(task, seconds=None), "", "", ""))).hexdigest()
 
 
-def _in_words(answer: Answer) -> str:
+def _in_words(answer: ClientReply) -> str:
     if isinstance(answer, ClientFailure):
         return f"given up ({answer.kind})"
     if answer.encoded is None:

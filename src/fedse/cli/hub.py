@@ -43,7 +43,7 @@ def init(
     from fedse.apps.hub_folder import HubFolder
     from fedse.apps.hub_options import HubOptions
     from fedse.apps.private import private
-    from fedse.engines.flower.quiet import prepare
+    from fedse.engines.flower.settings import prepare
     from fedse.errors import BadInput
     from fedse.experiments.file import explain
 

@@ -52,7 +52,7 @@ def profile(
     from fedse.evaluation.profile_plot import draw_profile
     from fedse.experiments.options import load_experiment
     from fedse.experiments.running import prepare
-    from fedse.runs.made_with import describe, devices
+    from fedse.runs.provenance import describe, devices
     from fedse.stopwatch import MEANINGS, Stopwatch, running
     from fedse.storage import atomic
 
@@ -73,7 +73,7 @@ def profile(
         found = Profile(stopwatch)
         with running(stopwatch):
             with prepare(experiment, kept_in, [found]) as federation:
-                model = federation.parts.model if federation.parts else None
+                model = federation.components.model if federation.components else None
                 machine.update(describe(model))
                 gpus = [name for name in devices(model) if name.startswith("cuda")]
                 if gpus and not overlap:

@@ -25,7 +25,7 @@ from fedse.events import (
     Waiting,
     Warned,
 )
-from fedse.federation.standing import Standing
+from fedse.federation.client_status import ClientStatus
 
 
 def duration(seconds: float) -> str:
@@ -118,8 +118,8 @@ class Progress:
         row = self._rows.setdefault(client, _ClientRow())
         played = sum(score["episodes"] for score in scores)
         row.doing = state
-        sits_out = state == Standing.NOTHING_TO_LEARN_FROM
-        meant_to = state in (Standing.KEPT, Standing.MEASURED)
+        sits_out = state == ClientStatus.NOTHING_TO_LEARN_FROM
+        meant_to = state in (ClientStatus.KEPT, ClientStatus.MEASURED)
         self._apart = self._apart or meant_to
         row.buffer = counts["buffer"]
         row.loss = metrics.get("loss")

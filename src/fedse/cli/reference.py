@@ -85,9 +85,9 @@ def _nested(model: type[BaseModel]) -> bool:
 
 
 def _kind(field: FieldInfo) -> str:
-    from fedse.plugins import PartOf
+    from fedse.plugins import ChoiceOf
 
-    return next((item.kind for item in field.metadata if isinstance(item, PartOf)), "")
+    return next((item.kind for item in field.metadata if isinstance(item, ChoiceOf)), "")
 
 
 def _type(field: FieldInfo) -> str:
@@ -98,9 +98,9 @@ def _type(field: FieldInfo) -> str:
 
 def _name(annotation: Any) -> str:
     if get_origin(annotation) is Annotated:
-        from fedse.plugins import PartOf
+        from fedse.plugins import ChoiceOf
 
-        kinds = [item.kind for item in get_args(annotation)[1:] if isinstance(item, PartOf)]
+        kinds = [item.kind for item in get_args(annotation)[1:] if isinstance(item, ChoiceOf)]
         return kinds[0] if kinds else _name(get_args(annotation)[0])
     if isinstance(annotation, type) and not get_args(annotation):
         return {"NoneType": "null", "str": "text", "bool": "true or false"}.get(

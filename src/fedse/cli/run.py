@@ -80,10 +80,10 @@ def _print_estimate(console: Console, federation: Federation, rounds: int) -> No
     from fedse.errors import WorldBroke
     from fedse.experiments.estimate import estimate
 
-    adapter, parts = federation.initial_adapter(), federation.parts
-    assert parts is not None
+    adapter, components = federation.initial_adapter(), federation.components
+    assert components is not None
     try:
-        found = estimate(federation.clients, parts.model, parts.policy, parts.learner, adapter, rounds)
+        found = estimate(federation.clients, components.model, components.policy, components.learner, adapter, rounds)
     except WorldBroke as error:
         console.print(f"No estimate: {error}", soft_wrap=True, markup=False)
         return

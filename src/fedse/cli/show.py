@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedse.cli.console import make_console
-from fedse.federation.standing import Standing
+from fedse.federation.client_status import ClientStatus
 from fedse.types import Outcome, Purpose
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def show(
     from fedse.evaluation.side_by_side import side_by_side
     from fedse.experiments.methods import in_words
     from fedse.experiments.running import stored_experiment
-    from fedse.runs import made_with
+    from fedse.runs import provenance
     from fedse.runs.reading import RunView
 
     folder = RunView.existing(run)
@@ -46,7 +46,7 @@ def show(
     console.print(in_words(stored_experiment(folder)), soft_wrap=True)
     makers = folder.makers()
     for maker in makers if any(makers) else []:
-        console.print(f"Made with {made_with.in_words(maker)}.", soft_wrap=True, highlight=False)
+        console.print(f"Made with {provenance.in_words(maker)}.", soft_wrap=True, highlight=False)
     console.print(_rounds_table(folder, curves(folder)))
     if found := side_by_side(folder):
         console.print(side_by_side_table(found))
@@ -113,7 +113,7 @@ def _rounds_table(folder: RunView, found: dict[str, list[dict[str, Any]]]) -> Ta
 def _sat_out(report: dict[str, Any] | None) -> list[str]:
     """Clients without experience in a round."""
     entries: dict[str, Any] = (report or {}).get("clients", {})
-    return [name for name, entry in entries.items() if entry.get("state") == Standing.NOTHING_TO_LEARN_FROM]
+    return [name for name, entry in entries.items() if entry.get("state") == ClientStatus.NOTHING_TO_LEARN_FROM]
 
 
 def _fitting(

@@ -37,7 +37,7 @@ def run(
 ) -> None:
     """Work for the hub until stopped. Worlds, trajectories and buffer stay on this machine."""
     from fedse.apps.site_file import load_site
-    from fedse.engines.flower.quiet import prepare
+    from fedse.engines.flower.settings import prepare
 
     prepare("fedse site")
     from fedse.apps.private import private

@@ -13,7 +13,7 @@ from fedse.adapters.plan import part_to_send, sent_layout
 from fedse.clients.adapters import ClientAdapters
 from fedse.clients.experience import Experience
 from fedse.clients.guards import asked_of, checked_plan, checked_scores, plain, with_rewards
-from fedse.clients.lessons import taught
+from fedse.clients.lessons import teach
 from fedse.clients.site import Site
 from fedse.errors import BadInput
 from fedse.evaluation.learned_shares import LEARNED_FROM
@@ -106,7 +106,7 @@ class Client:
         finished = [item for item in explored if item.outcome is not Outcome.ERROR]
         judged = yield from asked_of(self.judge, self.judge.judge(finished, entering))
         memory = self.experience.of_round(task.round, tested, with_rewards(explored, judged))
-        adapter, metrics = (yield from taught(self.adapters.lessons(task, found), memory)) or (None, {})
+        adapter, metrics = (yield from teach(self.adapters.lessons(task, found), memory)) or (None, {})
         if self.after_learning is not None and adapter is not None:
             again = yield Play(self.adapters.learned(adapter), self.after_learning.plan(task))
             self.experience.log(f"{AFTER_LEARNING}-{task.name}", again)

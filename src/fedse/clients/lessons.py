@@ -11,7 +11,7 @@ SUMMED = ("steps", "tokens")
 """Metrics that count work; all others are told of the last lesson, in which the part that is sent was learned."""
 
 
-def taught(lessons: Lessons, memory: RoundMemory) -> Generator[Teach, Learned | None, Learned | None]:
+def teach(lessons: Lessons, memory: RoundMemory) -> Generator[Teach, Learned | None, Learned | None]:
     """What came of all of them; None if there was nothing to learn from, or the learner abstained.
 
     An adapter is made when its lesson is granted: until then others have their turn.

@@ -27,6 +27,7 @@ from fedse.types import (
     Adapter,
     Ahead,
     ClientFailure,
+    ClientReply,
     ClientUpdate,
     Episode,
     Learned,
@@ -41,7 +42,6 @@ from fedse.types import (
 WAVES = 16
 """Episodes of a group for each slot of the policy: so many that the end of a group, with empty slots, matters little."""
 
-Answer = ClientUpdate | ClientFailure
 Served = tuple[str, ClientUpdate | type[FedseError]]
 """A client and its update, or why there is none."""
 
@@ -110,7 +110,7 @@ class LocalEngine:
                 return self.learner.learn_together(lessons)
             return [self.learner.learn(*lesson) for lesson in lessons]
 
-    def _work(self, tasks: dict[str, RoundTask], began: float) -> Iterator[Answer]:
+    def _work(self, tasks: dict[str, RoundTask], began: float) -> Iterator[ClientReply]:
         group = _Group()
         for name in sorted(tasks):
             work = self._clients[name].work(tasks[name])
@@ -129,7 +129,7 @@ class LocalEngine:
             group.wait(name, asked)
         yield from self._serve(group, tasks, began)
 
-    def _serve(self, group: _Group, tasks: Mapping[str, RoundTask], began: float) -> Iterator[Answer]:
+    def _serve(self, group: _Group, tasks: Mapping[str, RoundTask], began: float) -> Iterator[ClientReply]:
         """Until everybody in the group has answered: play what is wanted, and when nobody wants to play, teach."""
         seconds = next((tasks[name].seconds for name in group.works), None)
         until = None if seconds is None else began + seconds

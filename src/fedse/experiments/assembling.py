@@ -1,4 +1,4 @@
-"""Parts become a federation that can run."""
+"""Components become a federation that can run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fedse.clients.client import Client
 from fedse.engines.local import LocalEngine
 from fedse.errors import Stopped
 from fedse.evaluation.plot import draw_run
-from fedse.experiments.building import build_clients, build_parts
-from fedse.experiments.known_before import expected_of
-from fedse.experiments.options import Experiment
-from fedse.experiments.parts import (
-    Parts,
+from fedse.experiments.building import build_clients, build_components
+from fedse.experiments.components import (
+    Components,
     shared_players,
 )
+from fedse.experiments.known_before import expected_of
+from fedse.experiments.options import Experiment
 from fedse.federation.server import Server
 from fedse.federation.sites import Household, Sites
 from fedse.plugins import build
@@ -54,7 +54,7 @@ class Federation:
     server: Server
     make_clients: Callable[[], Sequence[Client]]
     initial_adapter: Callable[[], Adapter]
-    parts: Parts | None = None
+    components: Components | None = None
     """What the clients share; None where they are on other machines."""
 
     @property
@@ -98,19 +98,19 @@ MakeEngine = Callable[[Sites], Engine]
 
 def assemble(
     experiment: Experiment,
-    parts: Parts | None,
+    components: Components | None,
     run: RunFolder,
     trackers: Iterable[Tracker] = (),
     make_engine: MakeEngine | None = None,
     first: Adapter | None = None,
 ) -> Federation:
-    """Connect the parts. The caller holds the run's lock, and may have made the first adapter already.
+    """Connect the components. The caller holds the run's lock, and may have made the first adapter already.
 
-    Without parts there is the server alone. Its clients are on other machines, where `make_engine` reaches them, and the
-    model is built only if the run has no adapter yet.
+    Without components there is the server alone. Its clients are on other machines, where `make_engine` reaches them, and
+    the model is built only if the run has no adapter yet.
     """
-    aggregator = build("aggregator", experiment.aggregator) if parts is None else parts.aggregator
-    tracker = told_of(run.path, trackers, parts.model if parts else None, at_sites=parts is None)
+    aggregator = build("aggregator", experiment.aggregator) if components is None else components.aggregator
+    tracker = told_of(run.path, trackers, components.model if components else None, at_sites=components is None)
     sites = Sites(
         names=tuple(sorted(experiment.holdings())),
         run=experiment.name,
@@ -119,11 +119,11 @@ def assemble(
         tracker=tracker,
         expected=expected_of(experiment),
     )
-    if parts is not None:
-        clients = cache(lambda: build_clients(experiment, parts, run))
+    if components is not None:
+        clients = cache(lambda: build_clients(experiment, components, run))
         sites = replace(
             sites,
-            here=lambda: Household(parts.model, parts.policy, parts.learner, clients()),
+            here=lambda: Household(components.model, components.policy, components.learner, clients()),
             elsewhere=partial(one_site, experiment, run.path.resolve()),
         )
     engine = build("engine", experiment.engine, sites) if make_engine is None else make_engine(sites)
@@ -145,14 +145,14 @@ def assemble(
     def initial_adapter() -> Adapter:
         if experiment.begins_with is not None and run.last_round() is not None:
             return server.load(0).adapter  # The folder it came from may be gone.
-        return beginning(experiment, parts) if first is None else first
+        return beginning(experiment, components) if first is None else first
 
-    return Federation(experiment, run, engine, server, lambda: sites.here().clients, initial_adapter, parts)
+    return Federation(experiment, run, engine, server, lambda: sites.here().clients, initial_adapter, components)
 
 
-def beginning(experiment: Experiment, parts: Parts | None) -> Adapter:
+def beginning(experiment: Experiment, components: Components | None) -> Adapter:
     """The adapter that the first round begins with."""
-    model = build("model", experiment.model) if parts is None else parts.model
+    model = build("model", experiment.model) if components is None else components.model
     initial: Adapter = model.initial_adapter(experiment.seed)
     return initial if experiment.begins_with is None else first_adapter(experiment.begins_with, initial)
 
@@ -164,15 +164,18 @@ def one_site(experiment: Experiment, folder: Path, name: str) -> Engine:
     """
     held = {origin.client: experiment.clients[origin.client] for origin in experiment.holdings()[name].values()}
     alone = experiment.model_copy(update={"clients": held})
-    parts = build_parts(alone, shared_players)
+    components = build_components(alone, shared_players)
     sites = Sites(
         names=(name,),
         run=alone.name,
         terms=alone.terms(),
-        plan=plan_of(parts.aggregator),
+        plan=plan_of(components.aggregator),
         tracker=Trackers([]),
         here=lambda: Household(
-            parts.model, parts.policy, parts.learner, build_clients(alone, parts, RunFolder(folder), name)
+            components.model,
+            components.policy,
+            components.learner,
+            build_clients(alone, components, RunFolder(folder), name),
         ),
     )
     return LocalEngine(sites)

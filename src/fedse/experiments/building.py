@@ -1,4 +1,4 @@
-"""The names of an experiment become parts and clients."""
+"""The names of an experiment become components and clients."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fedse.clients.site import Origin, Place, Site
 from fedse.errors import BadInput
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
-from fedse.experiments.known_before import names_of
-from fedse.experiments.options import Experiment
-from fedse.experiments.parts import (
+from fedse.experiments.components import (
+    Components,
     MakePlayers,
-    Parts,
     make_players,
     make_start,
     make_worlds,
 )
+from fedse.experiments.known_before import names_of
+from fedse.experiments.options import Experiment
 from fedse.plugins import build, capability, is_inline
 from fedse.privacy.door import Door
 from fedse.probes.after_learning import AfterLearning
@@ -31,7 +31,7 @@ from fedse.rollouts.stepping import MakeWorld
 from fedse.runs.folder import RunFolder
 
 
-def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> Parts:
+def build_components(experiment: Experiment, players: MakePlayers = make_players) -> Components:
     """Everything but the clients. `players` makes model and policy; by default they are made anew."""
     alike: dict[str, MakeWorld] = {}
     worlds = {
@@ -49,7 +49,7 @@ def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> 
             f"mix '{experiment.mix.name}': the model '{experiment.model.name}' has no LoRA adapter for it to work on: "
             "leave `mix` out."
         )
-    return Parts(
+    return Components(
         model=model,
         policy=policy,
         worlds=worlds,
@@ -59,11 +59,11 @@ def build_parts(experiment: Experiment, players: MakePlayers = make_players) -> 
     )
 
 
-def build_clients(experiment: Experiment, parts: Parts, run: RunFolder, only: str = "") -> list[Client]:
+def build_clients(experiment: Experiment, components: Components, run: RunFolder, only: str = "") -> list[Client]:
     """The clients of an experiment, or one of them."""
     run.keep_clients_private()
     return [
-        _build_client(experiment, parts, run.client_folder(name), name, origins)
+        _build_client(experiment, components, run.client_folder(name), name, origins)
         for name, origins in experiment.holdings().items()
         if only in ("", name)
     ]
@@ -76,14 +76,15 @@ def build_mix(experiment: Experiment, client: str) -> Mix:
 
 
 def _build_client(
-    experiment: Experiment, parts: Parts, folder: Path, name: str, origins: Mapping[str, Origin]
+    experiment: Experiment, components: Components, folder: Path, name: str, origins: Mapping[str, Origin]
 ) -> Client:
     site = Site(
         name=name,
         places={
-            label: Place(label, parts.worlds[origin.client][origin.label], origin) for label, origin in origins.items()
+            label: Place(label, components.worlds[origin.client][origin.label], origin)
+            for label, origin in origins.items()
         },
-        chat=parts.model.chat,
+        chat=components.model.chat,
         seed=experiment.seed,
         folder=folder,
         exploration=experiment.exploration if experiment.exploring else None,
@@ -91,21 +92,23 @@ def _build_client(
         joins=experiment.joins(name),
     )
     shares = experiment.sharing == "all"
-    buffer = Buffer(folder / "buffer.sqlite", name, parts.model.chat.fingerprint, experiment.buffer)
+    buffer = Buffer(folder / "buffer.sqlite", name, components.model.chat.fingerprint, experiment.buffer)
     evaluation = Evaluation(site, experiment.evaluation)
     again = experiment.evaluation.after_learning
     return Client(
         site=site,
-        adapters=ClientAdapters(folder, plan_of(parts.aggregator), build_mix(experiment, name), shares, site.joins),
+        adapters=ClientAdapters(
+            folder, plan_of(components.aggregator), build_mix(experiment, name), shares, site.joins
+        ),
         experience=Experience(
-            site, parts.start, build("filter", experiment.filter), buffer, Journal(folder / "episodes")
+            site, components.start, build("filter", experiment.filter), buffer, Journal(folder / "episodes")
         ),
         probes={
             EVALUATION: evaluation,
-            **{label: build("probe", part, site) for label, part in experiment.labelled_probes().items()},
+            **{label: build("probe", choice, site) for label, choice in experiment.labelled_probes().items()},
         },
         door=Door(folder / "ledger.jsonl", experiment.sending, names_of(experiment, origins, tuple(origins))),
         after_learning=AfterLearning(evaluation, again) if again else None,
         learned_by_world=experiment.evaluation.learned_by_world and len(origins) > 1,
-        **{slot: build(part.kind, part, site) for slot, part in experiment.client_slots().items()},
+        **{slot: build(choice.kind, choice, site) for slot, choice in experiment.client_slots().items()},
     )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from fedse.experiments.options import Experiment
 from fedse.federation.expected import UNKNOWN, Expected
-from fedse.plugins import Part, capability, resolve
+from fedse.plugins import Choice, capability, resolve
 from fedse.privacy.names import METRICS, Names, told_worlds
 
 GENEROUS = 100
@@ -47,8 +47,8 @@ def _metrics(experiment: Experiment) -> frozenset[str]:
 
 
 def _shares(experiment: Experiment) -> Mapping[str, frozenset[str]]:
-    parts = (*experiment.client_slots().values(), *experiment.probes)
-    telling = [resolve(part.kind, part.name) for part in parts]
+    choices = (*experiment.client_slots().values(), *experiment.probes)
+    telling = [resolve(choice.kind, choice.name) for choice in choices]
     return {
         str(kind.shares): frozenset(map(str, getattr(kind, "gives", ()))) for kind in telling if hasattr(kind, "shares")
     }
@@ -65,7 +65,7 @@ def _started(experiment: Experiment) -> int:
     return max(map(_most_of, map(experiment.start_of, experiment.clients)))
 
 
-def _most_of(start: Part) -> int:
+def _most_of(start: Choice) -> int:
     if capability(start, "empty"):
         return 0
     bounded_by = getattr(resolve("start", start.name), "bounded_by", "")

@@ -23,7 +23,7 @@ from fedse.experiments.methods import Method, Sharing, expand
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import ParticipationOptions
 from fedse.federation.server import LimitOptions
-from fedse.plugins import STORED, ClientSlot, FilePath, Part, PartOf, PluginOptions, build, capability, resolve
+from fedse.plugins import STORED, Choice, ChoiceOf, ClientSlot, FilePath, PluginOptions, build, capability, resolve
 from fedse.privacy.door import SendingOptions
 from fedse.probes.evaluation import EvaluationOptions
 from fedse.storage.strict_yaml import KeyPath, read_yaml, to_yaml
@@ -34,9 +34,9 @@ POOLED = "pooled"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
 
 
-def _part(kind: str, default: str) -> Any:
+def _choice(kind: str, default: str) -> Any:
     """The default of a slot: a plug-in with all its own defaults."""
-    return Field(default_factory=lambda: PartOf(kind).default_part(default))
+    return Field(default_factory=lambda: ChoiceOf(kind).default_choice(default))
 
 
 def numbered(names: Iterable[str]) -> list[str]:
@@ -55,7 +55,7 @@ def numbered(names: Iterable[str]) -> list[str]:
 class ClientOptions(PluginOptions):
     """One site."""
 
-    worlds: list[Annotated[Part, PartOf("world")]] = Field(min_length=1)
+    worlds: list[Annotated[Choice, ChoiceOf("world")]] = Field(min_length=1)
     """The worlds it owns, by name, each with options of its own if wanted."""
     learns: bool = True
     """False for a site that only measures the shared adapter: how well it does in a world it has not learned from."""
@@ -63,7 +63,7 @@ class ClientOptions(PluginOptions):
     """Its part of its worlds' training tasks, such as `{part: 1, of: 2}`: sites of one world that have different parts never
     explore or demonstrate the same task. Without it a site has all of them."""
 
-    start: Annotated[Part, PartOf("start", "demonstrations")] | None = None
+    start: Annotated[Choice, ChoiceOf("start", "demonstrations")] | None = None
     """What its buffer begins with, in place of the experiment's `start`."""
     joins: int = Field(default=1, ge=1)
     """The first round that it takes part in. Before, it does nothing; then the adapter that enters the round is measured in
@@ -71,7 +71,7 @@ class ClientOptions(PluginOptions):
 
     def labels(self) -> list[str]:
         """A name for each world; a second world of the same name gets a number."""
-        return numbered(part.name.rsplit(":", 1)[-1] for part in self.worlds)
+        return numbered(choice.name.rsplit(":", 1)[-1] for choice in self.worlds)
 
 
 class Experiment(PluginOptions):
@@ -99,48 +99,48 @@ class Experiment(PluginOptions):
     """What clients share of their adapters: `none` leaves each with an adapter of its own, measured in its own worlds."""
     pooled: bool = False
     """True puts the worlds of all clients, and what their buffers begin with, into the hands of one client."""
-    model: Annotated[Part, PartOf("model")]
+    model: Annotated[Choice, ChoiceOf("model")]
     """The frozen base model that all clients share."""
     clients: dict[str, ClientOptions] = Field(min_length=1)
     """The sites, by name."""
-    start: Annotated[Part, PartOf("start", "demonstrations")] = _part("start", "demonstrations")
+    start: Annotated[Choice, ChoiceOf("start", "demonstrations")] = _choice("start", "demonstrations")
     """What buffers begin with."""
     start_adapter: FilePath | None = None
     """Folder of an adapter in PEFT's layout with which the first round begins: another run's, an exported or a merged one;
     `{seed}` in it stands for the seed. It has the model's tensors, ranks and scale. Null is the model's initial adapter."""
     exploration: ExplorationOptions = ExplorationOptions()
     """How much clients explore."""
-    curriculum: Annotated[Part, ClientSlot("curriculum", "uniform")] = _part("curriculum", "uniform")
+    curriculum: Annotated[Choice, ClientSlot("curriculum", "uniform")] = _choice("curriculum", "uniform")
     """Which tasks they explore."""
-    judge: Annotated[Part, ClientSlot("judge", "world")] = _part("judge", "world")
+    judge: Annotated[Choice, ClientSlot("judge", "world")] = _choice("judge", "world")
     """What an exploration is worth."""
-    filter: Annotated[Part, PartOf("filter", "success")] = _part("filter", "success")
+    filter: Annotated[Choice, ChoiceOf("filter", "success")] = _choice("filter", "success")
     """Which trajectories are remembered."""
     buffer: BufferOptions = BufferOptions()
     """How they are remembered."""
-    learner: Annotated[Part, PartOf("learner", "imitation")] = _part("learner", "imitation")
+    learner: Annotated[Choice, ChoiceOf("learner", "imitation")] = _choice("learner", "imitation")
     """How an adapter is fitted to the buffer."""
-    aggregator: Annotated[Part, PartOf("aggregator", "mean")] = _part("aggregator", "mean")
+    aggregator: Annotated[Choice, ChoiceOf("aggregator", "mean")] = _choice("aggregator", "mean")
     """How the adapters of the clients become one."""
-    mix: Annotated[Part, PartOf("mix", "broadcast")] = _part("mix", "broadcast")
+    mix: Annotated[Choice, ChoiceOf("mix", "broadcast")] = _choice("mix", "broadcast")
     """What each client makes of the broadcast adapter, and what it keeps for itself."""
     checks: CheckOptions = CheckOptions()
     """Bounds an update has to keep."""
     evaluation: EvaluationOptions = EvaluationOptions()
     """How adapters are measured."""
-    probes: list[Annotated[Part, PartOf("probe")]] = Field(default_factory=list)
+    probes: list[Annotated[Choice, ChoiceOf("probe")]] = Field(default_factory=list)
     """What else is measured of the adapter that enters a round, by name or class."""
-    policy: Annotated[Part, PartOf("policy", "transformer")] = _part("policy", "transformer")
+    policy: Annotated[Choice, ChoiceOf("policy", "transformer")] = _choice("policy", "transformer")
     """How replies are generated."""
     sending: SendingOptions = SendingOptions()
     """What a client sends."""
     participation: ParticipationOptions = ParticipationOptions()
     """Who takes part in a round and how long it waits."""
-    engine: Annotated[Part, PartOf("engine", "local")] = _part("engine", "local")
+    engine: Annotated[Choice, ChoiceOf("engine", "local")] = _choice("engine", "local")
     """How tasks reach the clients."""
     limits: LimitOptions = LimitOptions()
     """When to give up."""
-    trackers: list[Annotated[Part, PartOf("tracker")]] = Field(default_factory=list)
+    trackers: list[Annotated[Choice, ChoiceOf("tracker")]] = Field(default_factory=list)
     """Who is told what happens, beside the terminal and events.jsonl, by name or class."""
 
     @model_validator(mode="before")
@@ -263,7 +263,7 @@ class Experiment(PluginOptions):
                 "nothing: leave `evaluation.mean_of_last` out"
             )
 
-    def start_of(self, client: str) -> Part:
+    def start_of(self, client: str) -> Choice:
         """What the buffer of a client of the file begins with."""
         return self.clients[client].start or self.start
 
@@ -271,9 +271,9 @@ class Experiment(PluginOptions):
         """The first round of a client that holds worlds."""
         return self.clients[holder].joins if holder in self.clients else 1
 
-    def labelled_probes(self) -> dict[str, Part]:
+    def labelled_probes(self) -> dict[str, Choice]:
         """A name for each further probe, under which its scores are reported."""
-        labels = numbered(re.split(r"[:.]", part.name.split("#")[0])[-1] for part in self.probes)
+        labels = numbered(re.split(r"[:.]", choice.name.split("#")[0])[-1] for choice in self.probes)
         return dict(zip((label.replace("#", "_") for label in labels), self.probes, strict=True))
 
     def reported_probes(self) -> frozenset[str]:
@@ -282,7 +282,7 @@ class Experiment(PluginOptions):
         learned = {LEARNED_FROM} if self.evaluation.learned_by_world else set()
         return frozenset({*self.labelled_probes(), *twice, *learned})
 
-    def client_slots(self) -> dict[str, Part]:
+    def client_slots(self) -> dict[str, Choice]:
         """What is chosen for the slots of a client's round, by the names of the fields."""
         fields = type(self).model_fields.items()
         return {
@@ -293,14 +293,14 @@ class Experiment(PluginOptions):
 
     def plugin_names(self) -> set[str]:
         """Of everything in the experiment that can be chosen."""
-        chosen = [value for name in type(self).model_fields if isinstance(value := getattr(self, name), Part)]
+        chosen = [value for name in type(self).model_fields if isinstance(value := getattr(self, name), Choice)]
         chosen += [
             *self.probes,
             *self.trackers,
-            *(part for options in self.clients.values() for part in options.worlds),
+            *(choice for options in self.clients.values() for choice in options.worlds),
         ]
         chosen += [options.start for options in self.clients.values() if options.start is not None]
-        return {part.name for part in chosen}
+        return {choice.name for choice in chosen}
 
     def works_here(self) -> bool:
         """Whether everything happens in the process that runs the experiment."""
@@ -308,7 +308,7 @@ class Experiment(PluginOptions):
 
     def shares(self) -> frozenset[str]:
         """Names under which plug-ins of clients tell each other numbers."""
-        telling = [resolve(part.kind, part.name) for part in (*self.client_slots().values(), *self.probes)]
+        telling = [resolve(choice.kind, choice.name) for choice in (*self.client_slots().values(), *self.probes)]
         return frozenset(str(kind.shares) for kind in telling if hasattr(kind, "shares"))
 
     @property

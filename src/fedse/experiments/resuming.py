@@ -8,9 +8,9 @@ from pathlib import Path
 
 from fedse.adapters.files import read_adapter
 from fedse.errors import RunConflict
+from fedse.experiments.components import Components
 from fedse.experiments.file import differences
 from fedse.experiments.options import Experiment, load_experiment
-from fedse.experiments.parts import Parts
 from fedse.runs.reading import RunView
 from fedse.worlds.answers import BREAKING
 
@@ -43,11 +43,11 @@ def conflict(path: Path, experiment: Experiment) -> str:
     return ""
 
 
-def world_versions(parts: Parts) -> dict[str, str]:
+def world_versions(components: Components) -> dict[str, str]:
     """What every world of an experiment says of itself: a changed version, or changed rules, make other results. One that
     breaks when it is asked says nothing; its episodes will be errors."""
     found = {}
-    for client, makers in parts.worlds.items():
+    for client, makers in components.worlds.items():
         for label, make in makers.items():
             world = make()
             try:

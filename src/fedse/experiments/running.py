@@ -9,12 +9,12 @@ from pathlib import Path
 from fedse.errors import BadInput, RunConflict
 from fedse.events import Warned
 from fedse.experiments.assembling import Federation, MakeEngine, RunResult, assemble, beginning
-from fedse.experiments.building import build_parts
-from fedse.experiments.file import differences
-from fedse.experiments.options import Experiment, load_experiment
-from fedse.experiments.parts import (
+from fedse.experiments.building import build_components
+from fedse.experiments.components import (
     check_start,
 )
+from fedse.experiments.file import differences
+from fedse.experiments.options import Experiment, load_experiment
 from fedse.experiments.resuming import (
     check_start_adapter,
     check_start_files,
@@ -74,27 +74,27 @@ def _prepared(
     path = folder.path
     if reason := conflict(path, experiment):
         raise RunConflict(reason)
-    parts = None if make_engine else build_parts(experiment)
+    components = None if make_engine else build_components(experiment)
     warnings: list[Warned] = []
     start = ""
-    if parts is not None and not has_begun(path):
-        check_actions(parts.policy, [item for makers in parts.worlds.values() for item in makers.items()])
+    if components is not None and not has_begun(path):
+        check_actions(components.policy, [item for makers in components.worlds.values() for item in makers.items()])
         learning = [name for name, options in experiment.clients.items() if experiment.learning and options.learns]
-        warnings = check_start(parts, learning)
-        if learning and isinstance(parts.start, DependsOnFiles):
-            start = parts.start.fingerprint()
+        warnings = check_start(components, learning)
+        if learning and isinstance(components.start, DependsOnFiles):
+            start = components.start.fingerprint()
         check_start_files(path, start)
-    worlds = {} if parts is None else world_versions(parts)
+    worlds = {} if components is None else world_versions(components)
     check_worlds(path, worlds)
     check_start_adapter(path, experiment.begins_with)
     told = [*trackers, *build_trackers(experiment.trackers, path)]
     # Whether an adapter from outside fits is found out before anything is written.
-    first = beginning(experiment, parts) if experiment.begins_with and not has_beginning(path) else None
+    first = beginning(experiment, components) if experiment.begins_with and not has_beginning(path) else None
     folder.begin(experiment.to_yaml(), experiment.digest(), start, worlds)
     warnings += restore(folder)
     if folder.manifest()["experiment"] != experiment.digest():
         folder.replace_experiment(experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, parts, folder, told, make_engine, first)
+    federation = assemble(experiment, components, folder, told, make_engine, first)
     for warning in [*warnings, *_advice(federation)]:
         federation.server.tracker.record(warning)
     return federation
@@ -121,13 +121,13 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Seque
             f"{path} holds another experiment (different: {', '.join(changed)}): only what changes no result can be set "
             "here, the keys marked (*) in docs/reference.md."
         )
-    parts = build_parts(experiment)
-    check_worlds(folder.path, world_versions(parts))
+    components = build_components(experiment)
+    check_worlds(folder.path, world_versions(components))
     told = [*trackers, *build_trackers(experiment.trackers, folder.path)]
     folder.lock()
     try:
         check(folder)
-        return assemble(experiment, parts, folder, told)
+        return assemble(experiment, components, folder, told)
     except BaseException:
         folder.unlock()
         raise

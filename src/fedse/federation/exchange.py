@@ -47,7 +47,7 @@ class ParticipationOptions(PluginOptions):
 
 
 @dataclass
-class Answers:
+class Replies:
     """What came of one exchange."""
 
     updates: dict[str, ClientUpdate] = field(default_factory=dict)
@@ -88,19 +88,19 @@ class Exchange:
 
     def ask(
         self, clients: Sequence[str], task: RoundTask, arrived: Callable[[ClientUpdate], ClientUpdate | None]
-    ) -> Answers:
+    ) -> Replies:
         """Send the task and collect answers until quorum or deadline. `arrived` returns what is to be kept of an update."""
-        answers = Answers()
+        replies = Replies()
         reachable = self._gathered(clients, task)
         minutes = self.options.deadline_minutes
         until = math.inf if minutes is None else time.monotonic() + 60 * minutes
         waited_for = []
         for client in clients:
             if client in self._busy:
-                answers.absent[client] = BUSY
+                replies.absent[client] = BUSY
             elif client not in reachable:
                 self._gone.add(client)
-                answers.absent[client] = UNREACHABLE
+                replies.absent[client] = UNREACHABLE
             else:
                 waited_for.append(client)
         self._gone -= set(waited_for)
@@ -110,41 +110,41 @@ class Exchange:
         least = self._least(clients)
         enough = max(least, math.ceil(round(self.options.quorum * len(clients), 9)))
         told = time.monotonic()
-        while waiting and len(answers.updates) < enough and (left := until - time.monotonic()) > 0:
+        while waiting and len(replies.updates) < enough and (left := until - time.monotonic()) > 0:
             for client in self._absence.lost(waiting):
-                if len(answers.updates) + len(waiting) - 1 >= least:
+                if len(replies.updates) + len(waiting) - 1 >= least:
                     waiting.discard(client)
-                    self._give_up(client, answers)
+                    self._give_up(client, replies)
             for reply in self.engine.poll(min(left, PATIENCE, self._absence.patience)) if waiting else []:
                 if reply.client not in self.engine.clients:
                     continue  # A stranger.
                 if self._busy.get(reply.client) == reply.task:
                     del self._busy[reply.client]
                 if reply.task != task.name or reply.client not in waiting:
-                    answers.late += isinstance(reply, ClientUpdate)
+                    replies.late += isinstance(reply, ClientUpdate)
                     continue
                 if isinstance(reply, ClientFailure) and time.monotonic() >= until:
                     continue  # Given up at the deadline, here or there; `_close` says who is slow and who is gone.
                 waiting.discard(reply.client)
                 told = time.monotonic()
                 if isinstance(reply, ClientFailure):
-                    answers.absent[reply.client] = reply.kind
+                    replies.absent[reply.client] = reply.kind
                     self._failed(reply)
                 elif (kept := arrived(reply)) is not None:
-                    answers.updates[reply.client] = kept
+                    replies.updates[reply.client] = kept
                 else:
-                    answers.absent[reply.client] = "LeftOut"
+                    replies.absent[reply.client] = "LeftOut"
             if waiting and time.monotonic() - told >= PATIENCE:
                 told = time.monotonic()
                 self.tracker.record(Waiting(task=task.name, clients=sorted(waiting)))
-        self._close(waiting, answers, in_time=time.monotonic() < until)
-        if len(answers.updates) < least:
-            reasons = "; ".join(f"{client}: {reason}" for client, reason in sorted(answers.absent.items()))
+        self._close(waiting, replies, in_time=time.monotonic() < until)
+        if len(replies.updates) < least:
+            reasons = "; ".join(f"{client}: {reason}" for client, reason in sorted(replies.absent.items()))
             raise TooFewClients(
-                f"{len(answers.updates)} of {len(clients)} clients answered {task.name} ({reasons}), fewer than "
-                f"participation.least = {self.options.least}{_what_to_do(answers)}."
+                f"{len(replies.updates)} of {len(clients)} clients answered {task.name} ({reasons}), fewer than "
+                f"participation.least = {self.options.least}{_what_to_do(replies)}."
             )
-        return answers
+        return replies
 
     def _gathered(self, clients: Sequence[str], task: RoundTask) -> set[str]:
         """Who can be reached, when all are there or those who are not have had time to come. Deadlines count from now on."""
@@ -175,29 +175,29 @@ class Exchange:
                     del self._busy[reply.client]
         self._busy.clear()
 
-    def _close(self, waiting: set[str], answers: Answers, in_time: bool) -> None:
+    def _close(self, waiting: set[str], replies: Replies, in_time: bool) -> None:
         """Say of everybody who has not answered why not, and whom the next round need not wait for."""
         reachable = self._absence.there()
         for client in sorted(waiting):
             if client not in reachable:
-                self._give_up(client, answers)
+                self._give_up(client, replies)
             elif in_time:
-                answers.absent[client] = NOT_NEEDED
+                replies.absent[client] = NOT_NEEDED
             else:
                 # The task's life ended with the deadline, and the site gives up with it.
                 self._busy.pop(client, None)
-                answers.absent[client] = TOO_SLOW
+                replies.absent[client] = TOO_SLOW
 
-    def _give_up(self, client: str, answers: Answers | None = None) -> None:
+    def _give_up(self, client: str, replies: Replies | None = None) -> None:
         self._gone.add(client)
         self._busy.pop(client, None)
         self._absence.give_up(client)
-        if answers is not None:
-            answers.absent[client] = UNREACHABLE
+        if replies is not None:
+            replies.absent[client] = UNREACHABLE
 
 
-def _what_to_do(answers: Answers) -> str:
-    if OldRound.__name__ not in answers.absent.values():
+def _what_to_do(replies: Replies) -> str:
+    if OldRound.__name__ not in replies.absent.values():
         return "; the same command repeats it"
     return (
         ". Sites have answered later rounds of this run than its folder here knows: give the folder back (--runs), or begin "

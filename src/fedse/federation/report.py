@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedse.evaluation.metrics import row, summarise
-from fedse.federation.standing import standing
+from fedse.federation.client_status import client_status
 from fedse.types import ClientUpdate
 
 
@@ -42,7 +42,7 @@ def to_json(report: RoundReport) -> Mapping[str, Any]:
     clients = {
         update.client: {
             "sent": update.client in contributed,
-            "state": standing(update, update.client in contributed, update.client in report.refused),
+            "state": client_status(update, update.client in contributed, update.client in report.refused),
             "counts": dict(update.counts),
             "metrics": dict(update.metrics),
             **({"probes": rows_of(update)} if update.probes else {}),

@@ -19,12 +19,12 @@ from fedse.errors import Stopped, TooManyErrors, WorldBroke
 from fedse.evaluation.metrics import summarise
 from fedse.events import ClientFinished, Evaluated, RoundFinished, RoundStarted, RunStarted, Warned
 from fedse.federation.checks import CheckOptions
+from fedse.federation.client_status import client_status
 from fedse.federation.exchange import Exchange, ParticipationOptions
+from fedse.federation.invalid_actions import mostly_invalid
 from fedse.federation.library import library_of
-from fedse.federation.reply_form import mostly_invalid
 from fedse.federation.report import RoundReport, finite, rows_of, to_json
 from fedse.federation.round import run_round
-from fedse.federation.standing import standing
 from fedse.federation.stored_state import stored_state
 from fedse.federation.usual import earlier_norms
 from fedse.plugins import PluginOptions
@@ -124,7 +124,7 @@ class Server:
                 client=update.client,
                 round=update.round,
                 sent=update.vector is not None,
-                state=standing(update, sent=update.vector is not None),
+                state=client_status(update, sent=update.vector is not None),
                 counts=dict(update.counts),
                 metrics=dict(update.metrics),
                 scores=[asdict(score) for score in update.scores],
@@ -134,9 +134,9 @@ class Server:
             message = item.message(update.round)
             about = {"round": update.round, **asdict(item)}
             self.tracker.record(Warned(kind="mostly_invalid", message=message, details=about))
-        return self._bears_errors(update)
+        return self._tolerates_errors(update)
 
-    def _bears_errors(self, update: ClientUpdate) -> bool:
+    def _tolerates_errors(self, update: ClientUpdate) -> bool:
         """Whether the update can be used; stop, or leave it out, when worlds break more often than the experiment allows."""
         broken = sum(sum(score.errors.values()) for score in update.scores) + update.counts.get("errors", 0)
         played = update.counts.get("explored", 0) + sum(
@@ -182,7 +182,7 @@ class Server:
             library=library_of(state),
         )
         self.exchange.settle()
-        answers = self.exchange.ask(self.engine.clients, task, lambda got: got if self._bears_errors(got) else None)
+        answers = self.exchange.ask(self.engine.clients, task, lambda got: got if self._tolerates_errors(got) else None)
         received = answers.updates
         scores = [(client, score) for client in sorted(received) for score in received[client].scores]
         result = {"round": number, "split": split, "adapter": state.adapter.digest(), **summarise(scores)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fedse.learners.packed_attention import Kernel, Segments, Three
+from fedse.learners.packed_attention import QKV, Kernel, Segments
 
 _Edges = tuple[torch.Tensor, torch.Tensor, int, int]
 """Where the queries and the keys of each segment begin and end, and how many there are at most."""
@@ -19,49 +19,49 @@ def kernel_for(device: torch.device, dtype: torch.dtype) -> Kernel:
 class CudaFlash:
     """All segments in one call, without a loop, so that a CUDA graph can hold it."""
 
-    def forward(self, three: Three, segments: Segments, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
-        return self._forward(*self._beheld(three, segments), scale)
+    def forward(self, qkv: QKV, segments: Segments, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+        return self._forward(*self._with_openings(qkv, segments), scale)
 
     def backward(
         self,
         gradient: torch.Tensor,
-        three: Three,
+        qkv: QKV,
         out: torch.Tensor,
         total: torch.Tensor,
         segments: Segments,
         scale: float,
-    ) -> Three:
-        to_queries, *others = self._backward(gradient, out, total, *self._beheld(three, segments), scale)
+    ) -> QKV:
+        to_queries, *others = self._backward(gradient, out, total, *self._with_openings(qkv, segments), scale)
         if segments.opening:
-            beheld = segments.beheld
-            others = [_gathered(item, beheld.own, beheld.opening) for item in others]
+            key_index = segments.key_index
+            others = [_gathered(item, key_index.own, key_index.opening) for item in others]
         return to_queries, others[0], others[1]
 
     @staticmethod
-    def _beheld(three: Three, segments: Segments) -> tuple[Three, _Edges]:
-        queries, keys, values = three
+    def _with_openings(qkv: QKV, segments: Segments) -> tuple[QKV, _Edges]:
+        queries, keys, values = qkv
         edges, longest = segments.boundaries, segments.longest
         if not segments.opening:
-            return three, (edges, edges, longest, longest)
+            return qkv, (edges, edges, longest, longest)
         # A call of its own for the opening would leave most of the GPU idle: one short row of keys, all tokens' queries.
-        beheld = segments.beheld
-        keys, values = keys.index_select(0, beheld.rows), values.index_select(0, beheld.rows)
-        return (queries, keys, values), (edges, beheld.boundaries, longest, beheld.longest)
+        key_index = segments.key_index
+        keys, values = keys.index_select(0, key_index.rows), values.index_select(0, key_index.rows)
+        return (queries, keys, values), (edges, key_index.boundaries, longest, key_index.longest)
 
     @staticmethod
-    def _forward(three: Three, edges: _Edges, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+    def _forward(qkv: QKV, edges: _Edges, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
         """Of queries and keys that end together, each query sees the keys up to its own place."""
-        out, total, *_ = torch.ops.aten._flash_attention_forward(*three, *edges, 0.0, True, False, scale=scale)
+        out, total, *_ = torch.ops.aten._flash_attention_forward(*qkv, *edges, 0.0, True, False, scale=scale)
         return out, total
 
     @staticmethod
     def _backward(
-        gradient: torch.Tensor, out: torch.Tensor, total: torch.Tensor, three: Three, edges: _Edges, scale: float
-    ) -> Three:
+        gradient: torch.Tensor, out: torch.Tensor, total: torch.Tensor, qkv: QKV, edges: _Edges, scale: float
+    ) -> QKV:
         no_dropout = torch.zeros(2, dtype=torch.uint64, device=gradient.device)
         nothing = torch.empty(0, device=gradient.device)
         to_queries, to_keys, to_values = torch.ops.aten._flash_attention_backward(
-            gradient, *three, out, total, *edges, 0.0, True, no_dropout, nothing, scale=scale
+            gradient, *qkv, out, total, *edges, 0.0, True, no_dropout, nothing, scale=scale
         )
         return to_queries, to_keys, to_values
 
@@ -81,11 +81,11 @@ class _OneByOne:
     A subclass computes one block, heads first: key heads x queries of each x tokens x size.
     """
 
-    def forward(self, three: Three, segments: Segments, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
-        done = [self._block(tuple(item[here] for item in three), True, scale) for here in segments.slices()]
+    def forward(self, qkv: QKV, segments: Segments, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+        done = [self._block(tuple(item[here] for item in qkv), True, scale) for here in segments.slices()]
         out, total = torch.cat([out for out, _ in done]), torch.cat([total for _, total in done])
         if opening := segments.opening:
-            there, there_total = self._block(_to_opening(three, opening), False, scale)
+            there, there_total = self._block(_to_opening(qkv, opening), False, scale)
             here, here_total = out[opening:], total[opening:]
             joint = torch.logaddexp(here_total, there_total)
             here.mul_((here_total - joint).exp_()[..., None]).addcmul_(there, (there_total - joint).exp_()[..., None])
@@ -95,30 +95,28 @@ class _OneByOne:
     def backward(
         self,
         gradient: torch.Tensor,
-        three: Three,
+        qkv: QKV,
         out: torch.Tensor,
         total: torch.Tensor,
         segments: Segments,
         scale: float,
-    ) -> Three:
+    ) -> QKV:
         done = [
-            self._block_backward(
-                gradient[here], tuple(item[here] for item in three), out[here], total[here], True, scale
-            )
+            self._block_backward(gradient[here], tuple(item[here] for item in qkv), out[here], total[here], True, scale)
             for here in segments.slices()
         ]
         to_queries, to_keys, to_values = (torch.cat(pieces) for pieces in zip(*done, strict=True))
         if opening := segments.opening:
             there = self._block_backward(
-                gradient[opening:], _to_opening(three, opening), out[opening:], total[opening:], False, scale
+                gradient[opening:], _to_opening(qkv, opening), out[opening:], total[opening:], False, scale
             )
             to_queries[opening:] += there[0]
             to_keys[:opening] += there[1]
             to_values[:opening] += there[2]
         return to_queries, to_keys, to_values
 
-    def _block(self, three: tuple[torch.Tensor, ...], causal: bool, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
-        queries, keys, values = three
+    def _block(self, qkv: tuple[torch.Tensor, ...], causal: bool, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+        queries, keys, values = qkv
         heads, group = queries.shape[1], queries.shape[1] // keys.shape[1]
         out, total = self.block_forward(
             _by_head(queries, group), _shared(keys, group), _shared(values, group), causal, scale
@@ -128,13 +126,13 @@ class _OneByOne:
     def _block_backward(
         self,
         gradient: torch.Tensor,
-        three: tuple[torch.Tensor, ...],
+        qkv: tuple[torch.Tensor, ...],
         out: torch.Tensor,
         total: torch.Tensor,
         causal: bool,
         scale: float,
-    ) -> Three:
-        queries, keys, values = three
+    ) -> QKV:
+        queries, keys, values = qkv
         group = queries.shape[1] // keys.shape[1]
         to_queries, to_keys, to_values = self.block_backward(
             _by_head(gradient, group),
@@ -156,13 +154,13 @@ class _OneByOne:
         raise NotImplementedError
 
     def block_backward(
-        self, gradient: torch.Tensor, three: Three, out: torch.Tensor, total: torch.Tensor, causal: bool, scale: float
-    ) -> Three:
+        self, gradient: torch.Tensor, qkv: QKV, out: torch.Tensor, total: torch.Tensor, causal: bool, scale: float
+    ) -> QKV:
         raise NotImplementedError
 
 
-def _to_opening(three: Three, opening: int) -> Three:
-    queries, keys, values = three
+def _to_opening(qkv: QKV, opening: int) -> QKV:
+    queries, keys, values = qkv
     return queries[opening:], keys[:opening], values[:opening]
 
 
@@ -186,10 +184,10 @@ class CpuFlash(_OneByOne):
         return out, total
 
     def block_backward(
-        self, gradient: torch.Tensor, three: Three, out: torch.Tensor, total: torch.Tensor, causal: bool, scale: float
-    ) -> Three:
+        self, gradient: torch.Tensor, qkv: QKV, out: torch.Tensor, total: torch.Tensor, causal: bool, scale: float
+    ) -> QKV:
         to_queries, to_keys, to_values = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            gradient, *three, out, total, 0.0, causal, scale=scale
+            gradient, *qkv, out, total, 0.0, causal, scale=scale
         )
         return to_queries, to_keys, to_values
 
@@ -205,9 +203,9 @@ class Plain(_OneByOne):
         return (scores - total[..., None]).exp() @ values, total
 
     def block_backward(
-        self, gradient: torch.Tensor, three: Three, out: torch.Tensor, total: torch.Tensor, causal: bool, scale: float
-    ) -> Three:
-        queries, keys, values = three
+        self, gradient: torch.Tensor, qkv: QKV, out: torch.Tensor, total: torch.Tensor, causal: bool, scale: float
+    ) -> QKV:
+        queries, keys, values = qkv
         share = (self._scores(queries, keys, causal, scale) - total[..., None]).exp()
         mean = (gradient * out).sum(-1, keepdim=True)
         to_scores = share * (gradient @ values.mT - mean) * scale

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from fedse.learners.packing import Example, Pack
+from fedse.learners.token_packing import Example, Pack
 
 _STEPS = 8
 """Numbers of tokens between a power of two and the next."""

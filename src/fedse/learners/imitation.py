@@ -15,7 +15,7 @@ from fedse.stopwatch import during
 from fedse.types import Adapter, Learned, Lesson, Trajectory
 
 if TYPE_CHECKING:
-    from fedse.learners.lanes import Lanes
+    from fedse.learners.parallel_passes import ParallelPasses
     from fedse.models.causal_lm import CausalLM
 
 _TOKENS_ON_GPU, _TOKENS_ELSEWHERE = 16_384, 2_048
@@ -68,7 +68,7 @@ class Imitation:
             )
         self.model = model
         self.options = ImitationOptions.model_validate(options)
-        self._lanes: Lanes | None = None
+        self._parallel: ParallelPasses | None = None
         self._suits: object = None
         self._round = 1
 
@@ -78,7 +78,7 @@ class Imitation:
     @property
     def at_once(self) -> int:
         # Who overrides how one adapter is learned means all of them.
-        if type(self).learn is not Imitation.learn or (self._lanes is not None and self._lanes.alone):
+        if type(self).learn is not Imitation.learn or (self._parallel is not None and self._parallel.alone):
             return 1
         return self.options.adapters_at_once or (_ADAPTERS_ON_GPU if self._on_gpu else 1)
 
@@ -97,19 +97,19 @@ class Imitation:
         from fedse.learners.likelihood import Fitting
 
         with self._memory_explained(1):
-            lanes = self._lanes_for(lessons[0].start)
+            parallel = self._parallel_for(lessons[0].start)
         share = max(1, self._tokens_at_once // len(lessons))
-        if len(lessons) > 1 and (lanes.alone or not self._fit_together(lessons, share)):
+        if len(lessons) > 1 and (parallel.alone or not self._fit_together(lessons, share)):
             return [self.learn_together([lesson])[0] for lesson in lessons]
         settings = self._settings()
         with self._memory_explained(len(lessons)):
-            passes, fittings = lanes.passes(len(lessons)), []
+            passes, fittings = parallel.passes(len(lessons)), []
             for through, (start, trajectories, key) in zip(passes, lessons, strict=True):
                 with during("adapter"):
                     through.begin(start)
                 fitting = Fitting(through, trajectories, self.model.context, key, tokens_at_once=share, **settings)
                 fittings.append(fitting)
-            lanes.run([fitting.step for fitting in fittings])
+            parallel.run([fitting.step for fitting in fittings])
             learned: list[Learned] = []
             for through, fitting, lesson in zip(passes, fittings, lessons, strict=True):
                 metrics = fitting.metrics()
@@ -142,19 +142,19 @@ class Imitation:
         alike = all(_kind(lesson.start) == self._suits for lesson in lessons)
         return alike and min(longest, self.model.context) <= share
 
-    def _lanes_for(self, start: Adapter) -> Lanes:
+    def _parallel_for(self, start: Adapter) -> ParallelPasses:
         from fedse.adapters.swap import load_adapter, train_only
-        from fedse.learners.lanes import Lanes
+        from fedse.learners.parallel_passes import ParallelPasses
         from fedse.learners.passes import pass_for
 
-        if self._lanes is None or self._suits != _kind(start):
+        if self._parallel is None or self._suits != _kind(start):
             network = self.model.network
-            self._lanes = None  # Its graphs and matrices leave the memory before others come.
+            self._parallel = None  # Its graphs and matrices leave the memory before others come.
             with during("adapter"):
                 load_adapter(network, start)
                 train_only(network, start)
-            self._lanes, self._suits = Lanes(pass_for(network, self.options.checkpointing)), _kind(start)
-        return self._lanes
+            self._parallel, self._suits = ParallelPasses(pass_for(network, self.options.checkpointing)), _kind(start)
+        return self._parallel
 
 
 def _ran_out_of_memory(error: BaseException | None) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedse.learners.packing import Example, examples_of, group, opening_of, parts_of
 from fedse.learners.passes import Pass
+from fedse.learners.token_packing import Example, examples_of, group, micro_batches, opening_of
 from fedse.stopwatch import during
 from fedse.types import Trajectory
 
@@ -41,7 +41,7 @@ class Fitting:
         self._through, self._vector = through, through.vector
         self._opening = opening_of(examples) if through.shares_opening else 0
         batches = [chosen for share in _passes(epochs) for chosen in _first(group(examples, batch, random), share)]
-        self._batches = [list(parts_of(chosen, self._opening, tokens_at_once)) for chosen in batches]
+        self._batches = [list(micro_batches(chosen, self._opening, tokens_at_once)) for chosen in batches]
         through.expect([part for parts in self._batches for part in parts], self._opening)
         self._schedule, self._rate = schedule, learning_rate
         self._per_epoch = max(1, int(len(batches) / max(1.0, epochs)))

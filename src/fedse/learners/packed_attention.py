@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
-Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+QKV = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Segments:
     """No segment is longer."""
 
     @cached_property
-    def beheld(self) -> Beheld:
+    def key_index(self) -> KeyIndex:
         """Computed once for all layers."""
-        return Beheld.of(self)
+        return KeyIndex.of(self)
 
     def slices(self) -> Iterator[slice]:
         at = 0
@@ -39,7 +39,7 @@ class Segments:
 
 
 @dataclass(frozen=True)
-class Beheld:
+class KeyIndex:
     """The keys that each segment looks at, one segment after another: the opening, then its own.
 
     For kernels that compute all segments at once, each with keys of its own. Fixed sizes and no loop, so that a CUDA graph
@@ -57,7 +57,7 @@ class Beheld:
     """Where the copies of the opening stand, segments but the first x tokens of the opening."""
 
     @classmethod
-    def of(cls, segments: Segments) -> Beheld:
+    def of(cls, segments: Segments) -> KeyIndex:
         opening, edges = segments.opening, segments.boundaries
         number = torch.arange(len(edges), device=edges.device)
         # The first segment is the opening itself.
@@ -75,7 +75,7 @@ class Beheld:
 class Kernel(Protocol):
     """Softmax attention and its gradient. Queries are tokens x heads x size, keys and values may have fewer heads."""
 
-    def forward(self, three: Three, segments: Segments, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, qkv: QKV, segments: Segments, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
         """Each token attends to the opening and to its own segment up to itself.
 
         Second comes what the gradient needs: the logarithm of the sum of exponentials, tokens x heads.
@@ -85,12 +85,12 @@ class Kernel(Protocol):
     def backward(
         self,
         gradient: torch.Tensor,
-        three: Three,
+        qkv: QKV,
         out: torch.Tensor,
         total: torch.Tensor,
         segments: Segments,
         scale: float,
-    ) -> Three: ...
+    ) -> QKV: ...
 
 
 class _Attention(torch.autograd.Function):
@@ -112,12 +112,12 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         queries, keys, values, out, total = ctx.saved_tensors
-        three = ctx.kernel.backward(
+        qkv = ctx.kernel.backward(
             gradients[0].contiguous(), (queries, keys, values), out, total, ctx.segments, ctx.scale
         )
-        return (*three, None, None, None)
+        return (*qkv, None, None, None)
 
 
-def packed_attention(three: Three, segments: Segments, scale: float, kernel: Kernel) -> torch.Tensor:
-    out: torch.Tensor = _Attention.apply(*three, segments, scale, kernel)  # type: ignore[no-untyped-call]
+def packed_attention(qkv: QKV, segments: Segments, scale: float, kernel: Kernel) -> torch.Tensor:
+    out: torch.Tensor = _Attention.apply(*qkv, segments, scale, kernel)  # type: ignore[no-untyped-call]
     return out

@@ -20,10 +20,10 @@ from torch.utils.checkpoint import checkpoint
 from fedse.adapters.llama_layers import is_plain_llama, linear_modules
 from fedse.learners.attention_kernels import CudaFlash, kernel_for
 from fedse.learners.cross_entropy import linear_cross_entropy
-from fedse.learners.layer_parts import Turn, parts_for
+from fedse.learners.layer_operations import Rotary, operations_for
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.low_rank import Pair, adapted_linear
-from fedse.learners.packed_attention import Segments, Three, packed_attention
+from fedse.learners.packed_attention import QKV, Segments, packed_attention
 from fedse.stopwatch import during
 
 _STEADY_ROTATIONS = ("default", "linear", "llama3", "yarn")
@@ -102,7 +102,7 @@ class PackedLlama:
         self._vector = vector
         self._checkpointing = checkpointing
         self.device, self.dtype = self._head.weight.device, self._head.weight.dtype
-        self._kernel, self._parts = kernel_for(self.device, self.dtype), parts_for(self.device)
+        self._kernel, self._operations = kernel_for(self.device, self.dtype), operations_for(self.device)
         self.can_be_recorded = isinstance(self._kernel, CudaFlash)
         """Whether a CUDA graph can hold a pass: no loop that depends on the pack."""
         layout = _FactorLayout(vector)
@@ -176,23 +176,23 @@ class PackedLlama:
         cosine, sine = self._body.rotary_emb(hidden[None], pack.positions[None])
         # Turning a vector takes its halves exchanged, the then first one negated; the sign goes into the sine once.
         sine[..., : self._head_size // 2].neg_()
-        turn = (cosine[0], sine[0])
+        rotary = (cosine[0], sine[0])
         added: torch.Tensor | None = None
         for number, layer in enumerate(self._layers):
             keep = pack.predicting if number == len(self._layers) - 1 else None
-            step = partial(self._pass_layer, layer, factors, turn, pack.segments, keep)
+            step = partial(self._pass_layer, layer, factors, rotary, pack.segments, keep)
             if self._checkpointing:
                 hidden, added = checkpoint(step, hidden, added, use_reentrant=False, preserve_rng_state=False)
             else:
                 hidden, added = step(hidden, added)
-        _, hidden = self._parts.add_norm(hidden, added, self._body.norm.weight, self._epsilon)
+        _, hidden = self._operations.add_norm(hidden, added, self._body.norm.weight, self._epsilon)
         return linear_cross_entropy(hidden, self._head.weight, self._head.bias, pack.targets, pack.importance)
 
     def _pass_layer(
         self,
         layer: _Layer,
         factors: Factors,
-        turn: Turn,
+        rotary: Rotary,
         segments: Segments,
         keep: torch.Tensor | None,
         hidden: torch.Tensor,
@@ -203,21 +203,21 @@ class PackedLlama:
         def projected(inputs: torch.Tensor, *matrices: _Matrix) -> torch.Tensor:
             return _projected(inputs, matrices, factors)
 
-        parts, epsilon = self._parts, self._epsilon
-        hidden, normed = parts.add_norm(hidden, added, layer.before_attention, epsilon)
-        three = self._three(projected(normed, *layer.query_key_value), layer, turn)
-        seen = packed_attention(three, segments, self._scale, self._kernel).flatten(1)
+        operations, epsilon = self._operations, self._epsilon
+        hidden, normed = operations.add_norm(hidden, added, layer.before_attention, epsilon)
+        qkv = self._qkv(projected(normed, *layer.query_key_value), layer, rotary)
+        seen = packed_attention(qkv, segments, self._scale, self._kernel).flatten(1)
         if keep is not None:
             hidden, seen = hidden.index_select(0, keep), seen.index_select(0, keep)
-        hidden, normed = parts.add_norm(hidden, projected(seen, layer.out), layer.before_feed_forward, epsilon)
-        return hidden, projected(parts.gated(projected(normed, *layer.gate_up)), layer.down)
+        hidden, normed = operations.add_norm(hidden, projected(seen, layer.out), layer.before_feed_forward, epsilon)
+        return hidden, projected(operations.gate(projected(normed, *layer.gate_up)), layer.down)
 
-    def _three(self, mixed: torch.Tensor, layer: _Layer, turn: Turn) -> Three:
+    def _qkv(self, mixed: torch.Tensor, layer: _Layer, rotary: Rotary) -> QKV:
         mixed = mixed.view(len(mixed), -1, self._head_size)
         queries, keys, values = torch.split(mixed, [self._heads, self._key_heads, self._key_heads], dim=1)
         if layer.query_norm is not None and layer.key_norm is not None:
             queries, keys = self._norm(queries, layer.query_norm), self._norm(keys, layer.key_norm)
-        return self._parts.turned(queries, turn), self._parts.turned(keys, turn), values
+        return self._operations.rotate(queries, rotary), self._operations.rotate(keys, rotary), values
 
     def _norm(self, inputs: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return functional.rms_norm(inputs, weight.shape, weight, self._epsilon)

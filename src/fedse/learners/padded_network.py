@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from fedse.learners.lora_vector import LoraVector
-from fedse.learners.packing import Example
+from fedse.learners.token_packing import Example
 from fedse.stopwatch import during
 
 

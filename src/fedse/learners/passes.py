@@ -13,9 +13,9 @@ from fedse.learners.graph_sizes import Sizes
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.packed_attention import Segments
 from fedse.learners.packed_llama import PackedLlama, PackTensors
-from fedse.learners.packing import Example, Pack, pack
 from fedse.learners.padded_network import PaddedNetwork
-from fedse.learners.recorded import Recorded
+from fedse.learners.pass_graphs import PassGraphs
+from fedse.learners.token_packing import Example, Pack, pack
 from fedse.stopwatch import during
 from fedse.types import Adapter
 
@@ -96,13 +96,13 @@ class RecordedPass(PackedPass):
 
     def __init__(self, vector: LoraVector, llama: PackedLlama) -> None:
         super().__init__(vector, llama)
-        self._recorded = Recorded(llama, vector)
+        self._graphs = PassGraphs(llama, vector)
 
     def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
-        self._recorded.expect([Sizes.of_part(part, opening) for part in parts])
+        self._graphs.expect([Sizes.of_part(part, opening) for part in parts])
 
     def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
-        return self._recorded.add_gradient(pack(part, opening), importance)
+        return self._graphs.add_gradient(pack(part, opening), importance)
 
 
 class PaddedPass:

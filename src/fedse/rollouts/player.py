@@ -13,7 +13,7 @@ from zlib import crc32
 from fedse.errors import BadInput, TooLate
 from fedse.protocols import Chat, Policy, Reply, Restricts
 from fedse.rollouts.replies import ParsedReply, parse
-from fedse.rollouts.stepping import Answer, MakeWorld, worlds_in
+from fedse.rollouts.stepping import MakeWorld, WorldReply, worlds_in
 from fedse.stopwatch import during
 from fedse.types import Episode, Outcome, Step, Trajectory
 from fedse.worlds.answers import blamed, legal_actions, tasks_of
@@ -105,7 +105,7 @@ class Player:
         done, self._done = self._done, {}
         return [done[number] for number in sorted(done)]
 
-    def _answer_of(self, world: int) -> Answer:
+    def _answer_of(self, world: int) -> WorldReply:
         with during("world"):
             return self._worlds.answer(world)
 
@@ -125,7 +125,7 @@ class Player:
     def _leave(self, play: _Open) -> None:
         self._idle[play.episode.make_world, play.world % self._worlds.homes].append(play.world)
 
-    def _begin(self, number: int, episode: Episode, world: int, answer: Answer) -> _Open | None:
+    def _begin(self, number: int, episode: Episode, world: int, answer: WorldReply) -> _Open | None:
         if answer.error:
             self._end(number, episode, "", [], answer, Outcome.ERROR, [], [])
             return None
@@ -144,14 +144,14 @@ class Player:
         ids = [*opening, *turn]
         return _Open(number, episode, world, slot, answer.rules, answer.observation, ids, [False] * len(ids))
 
-    def _extend(self, slot: int, turn: Sequence[int], world: str, answer: Answer) -> None:
+    def _extend(self, slot: int, turn: Sequence[int], world: str, answer: WorldReply) -> None:
         self.policy.extend(slot, turn)
         if self._restricts is not None:
             if answer.actions is None:
                 raise _unlisted(world)
             self._restricts.restrict(slot, answer.actions)
 
-    def _answer(self, play: _Open, reply: Reply, text: str, parsed: ParsedReply, answer: Answer) -> bool:
+    def _answer(self, play: _Open, reply: Reply, text: str, parsed: ParsedReply, answer: WorldReply) -> bool:
         """Take what the world said to the reply; whether the episode is over."""
         play.ids.extend(reply.ids)
         play.mask.extend([True] * len(reply.ids))
@@ -189,7 +189,7 @@ class Player:
             play.episode,
             play.rules,
             play.steps,
-            Answer(play.observation),
+            WorldReply(play.observation),
             Outcome.FAILURE,
             play.ids[: play.answered],
             play.mask[: play.answered],
@@ -201,7 +201,7 @@ class Player:
         episode: Episode,
         rules: str,
         steps: Sequence[Step],
-        answer: Answer,
+        answer: WorldReply,
         outcome: Outcome,
         ids: Sequence[int],
         mask: Sequence[bool],

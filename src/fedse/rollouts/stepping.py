@@ -21,7 +21,7 @@ _TOLD_AT_ONCE = 8
 """Answers that a worker tells together: talking to another process takes longer than most steps."""
 
 
-class Answer(NamedTuple):
+class WorldReply(NamedTuple):
     """What a world said to a reset or a step; `error` names the exception if it broke instead."""
 
     observation: str = ""
@@ -47,7 +47,7 @@ class WorldsHere:
     def __init__(self, listing: bool = False) -> None:
         self._listing = listing
         self._worlds: dict[int, World] = {}
-        self._answers: deque[Answer] = deque()
+        self._answers: deque[WorldReply] = deque()
 
     def ask_reset(self, number: int, make_world: MakeWorld, task: str) -> None:
         """Begin a task in world `number`, which is made if it is not there."""
@@ -56,7 +56,7 @@ class WorldsHere:
     def ask_step(self, number: int, action: str) -> None:
         self._answers.append(self._guarded(number, lambda: self._step(number, action)))
 
-    def answer(self, number: int) -> Answer:
+    def answer(self, number: int) -> WorldReply:
         """The answer to the oldest question to world `number` that was not fetched yet."""
         del number  # Everything is answered in the order it was asked.
         return self._answers.popleft()
@@ -64,30 +64,30 @@ class WorldsHere:
     def close(self) -> None:
         self._worlds.clear()
 
-    def _guarded(self, number: int, work: Callable[[], Answer]) -> Answer:
+    def _guarded(self, number: int, work: Callable[[], WorldReply]) -> WorldReply:
         try:
             return work()
         except BREAKING as error:
             # A world that broke may be in any state, so it is not used again.
             self._worlds.pop(number, None)
-            return Answer(error=kind_of(error), detail=detail_of(error))
+            return WorldReply(error=kind_of(error), detail=detail_of(error))
 
-    def _reset(self, number: int, make_world: MakeWorld, task: str) -> Answer:
+    def _reset(self, number: int, make_world: MakeWorld, task: str) -> WorldReply:
         if number not in self._worlds:
             self._worlds[number] = make_world()
         world = self._worlds[number]
         observation, _ = world.reset(options={"task": task})
-        return Answer(
+        return WorldReply(
             plain_text(observation, "the first observation"),
             plain_text(world.rules, "what the rules say"),
             actions=self._actions(world, over=False),
         )
 
-    def _step(self, number: int, action: str) -> Answer:
+    def _step(self, number: int, action: str) -> WorldReply:
         world = self._worlds[number]
         observation, reward, terminated, truncated, info = world.step(action)
         over = bool(terminated or truncated)
-        return Answer(
+        return WorldReply(
             plain_text(observation, "an observation"),
             over=over,
             valid=bool(info["valid"]),
@@ -112,7 +112,7 @@ class WorldsInProcesses:
         self._workers = []
         self._unsent: list[list[tuple[Any, ...]]] = [[] for _ in range(processes)]
         self._under_way = [0] * processes
-        self._fetched: list[deque[Answer]] = [deque() for _ in range(processes)]
+        self._fetched: list[deque[WorldReply]] = [deque() for _ in range(processes)]
         for _ in range(processes):
             ours, theirs = context.Pipe()
             worker = context.Process(target=_serve, args=(theirs, listing), daemon=True)
@@ -128,7 +128,7 @@ class WorldsInProcesses:
     def ask_step(self, number: int, action: str) -> None:
         self._unsent[number % self.homes].append(("step", number, action))
 
-    def answer(self, number: int) -> Answer:
+    def answer(self, number: int) -> WorldReply:
         for worker, questions in enumerate(self._unsent):
             if questions:
                 self._send(worker)
@@ -167,7 +167,7 @@ def _serve(end: Connection, listing: bool) -> None:
                 end.send([_answered(worlds, *question) for question in questions[first : first + _TOLD_AT_ONCE]])
 
 
-def _answered(worlds: WorldsHere, kind: str, number: int, *rest: Any) -> Answer:
+def _answered(worlds: WorldsHere, kind: str, number: int, *rest: Any) -> WorldReply:
     if kind == "reset":
         worlds.ask_reset(number, *rest)
     else:

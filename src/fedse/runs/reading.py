@@ -10,8 +10,8 @@ from typing import Any, Self
 from fedse.errors import BadInput, RunConflict
 from fedse.runs import event_log, record, reports
 from fedse.runs.event_log import EventReader, Logged
-from fedse.runs.made_with import Maker, makers
 from fedse.runs.manifest import read_manifest
+from fedse.runs.provenance import Maker, makers
 from fedse.runs.record import RoundRecord
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fedse.events import Event, MadeWith, Warned
-from fedse.plugins import Part, build
+from fedse.plugins import Choice, build
 from fedse.protocols import Closes, Tracker
-from fedse.runs import event_log, made_with
+from fedse.runs import event_log, provenance
 from fedse.runs.event_log import EventLog
 
 
@@ -43,9 +43,9 @@ class Trackers:
                     tracker.close()
 
 
-def build_trackers(chosen: Iterable[Part], run: Path) -> list[Tracker]:
+def build_trackers(chosen: Iterable[Choice], run: Path) -> list[Tracker]:
     """Those that an experiment names."""
-    return [build("tracker", part, run) for part in chosen]
+    return [build("tracker", choice, run) for choice in chosen]
 
 
 def told_of(run: Path, trackers: Iterable[Tracker], model: Any, at_sites: bool) -> Trackers:
@@ -54,5 +54,5 @@ def told_of(run: Path, trackers: Iterable[Tracker], model: Any, at_sites: bool) 
     elsewhere = {"sites": "on other machines"} if at_sites else {}
     # Observing a run may never end it, whatever a model of somebody's own says of itself.
     with suppress(Exception):
-        told.record(MadeWith(details={**made_with.describe(model), **elsewhere}))
+        told.record(MadeWith(details={**provenance.describe(model), **elsewhere}))
     return told

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedse.engines.flower.answers import read_answer, why
-from fedse.engines.flower.wire import Answer, Parcel, pack_task, to_records
+from fedse.engines.flower.client_replies import read_reply, why
+from fedse.engines.flower.wire import Parcel, pack_task, to_records
 from fedse.events import Warned
 from fedse.federation.sites import Sites
-from fedse.types import ClientFailure, RoundTask
+from fedse.types import ClientFailure, ClientReply, RoundTask
 
 LONGEST = 30 * 24 * 3600.0
 """Life of a message that has no deadline, in seconds. Flower's own default of 12 hours would end a long round."""
@@ -82,7 +82,7 @@ class GridEngine:
             self._unsent[client] = _Errand(client, task, until)
         self._deliver()
 
-    def poll(self, seconds: float | None = None) -> list[Answer]:
+    def poll(self, seconds: float | None = None) -> list[ClientReply]:
         until = math.inf if seconds is None else time.monotonic() + seconds
         while True:
             if answers := self._collect():
@@ -127,7 +127,7 @@ class GridEngine:
             group_id=str(task.round),
         )
 
-    def _collect(self) -> list[Answer]:
+    def _collect(self) -> list[ClientReply]:
         if not self._under_way:
             return []
         answers = []
@@ -139,11 +139,11 @@ class GridEngine:
                 answers.append(answer)
         return answers
 
-    def _read(self, errand: _Errand, reply: Any) -> Answer | None:
+    def _read(self, errand: _Errand, reply: Any) -> ClientReply | None:
         client, task = errand.client, errand.task
         if not reply.has_error():
             try:
-                return read_answer(reply.content, client, task, self._sites.plan, self._sites.expected)
+                return read_reply(reply.content, client, task, self._sites.plan, self._sites.expected)
             except Exception as error:
                 # Whatever a site sends, the others go on.
                 return self._unreadable(client, task, why(error))

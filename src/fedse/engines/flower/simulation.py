@@ -14,14 +14,14 @@ from typing import Any
 from pydantic import Field
 
 from fedse.engines.flower.grid import GridEngine, Node
-from fedse.engines.flower.quiet import prepare
-from fedse.engines.flower.wire import Answer, from_records, to_records
+from fedse.engines.flower.settings import prepare
+from fedse.engines.flower.wire import from_records, to_records
 from fedse.engines.flower.work import answer_to
 from fedse.errors import ServerFailed
 from fedse.federation.sites import Sites
 from fedse.plugins import PluginOptions
 from fedse.protocols import Engine
-from fedse.types import RoundTask
+from fedse.types import ClientReply, RoundTask
 
 KEPT_OPEN = 8
 """Clients that a worker process keeps open; the base model is loaded once for all of them."""
@@ -52,7 +52,7 @@ class FlowerEngine:
     def send(self, tasks: Mapping[str, RoundTask]) -> None:
         self._started().send(tasks)
 
-    def poll(self, seconds: float | None = None) -> list[Answer]:
+    def poll(self, seconds: float | None = None) -> list[ClientReply]:
         until = None if seconds is None else time.monotonic() + seconds
         while True:
             left = 5.0 if until is None else min(5.0, until - time.monotonic())

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fedse.adapters.packing import length
 from fedse.adapters.plan import shared_layout
 from fedse.privacy.names import known_kind
-from fedse.types import ClientFailure, ClientUpdate, Layout, Library, RoundTask, Shared, Vector
+from fedse.types import ClientFailure, ClientReply, Layout, Library, RoundTask, Shared, Vector
 
 FORMAT = 4
 """2: what plug-ins share, and what further probes measured. 3: whose updates an adapter was made of. 4: the library."""
@@ -32,7 +32,6 @@ CONFIG = frozenset(
 )
 """What sites are told of an adapter's configuration. Of the base model they hear nothing: it may be a path of the hub."""
 Array = npt.NDArray[Any]
-Answer = ClientUpdate | ClientFailure
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def apart(array: Vector, layout: Layout, clients: Sequence[str]) -> tuple[Vector
     return array[:whole], {client: array[start : start + each] for client, start in zip(clients, starts, strict=True)}
 
 
-def pack_answer(answer: Answer) -> Parcel:
+def pack_reply(answer: ClientReply) -> Parcel:
     """Field by field: what is not named here does not leave."""
     if isinstance(answer, ClientFailure):
         return Parcel({"format": FORMAT, "failure": answer.kind})

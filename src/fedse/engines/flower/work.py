@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fedse.engines.flower.wire import Answer, Parcel, pack_answer, read_task, renamed
+from fedse.engines.flower.wire import Parcel, pack_reply, read_task, renamed
 from fedse.protocols import Engine
-from fedse.types import ClientFailure, RoundTask
+from fedse.types import ClientFailure, ClientReply, RoundTask
 
 
 def answer_to(parcel: Parcel, engine: Callable[[str], Engine]) -> Parcel:
@@ -14,15 +14,15 @@ def answer_to(parcel: Parcel, engine: Callable[[str], Engine]) -> Parcel:
     try:
         task = read_task(parcel)
     except Exception as error:
-        return pack_answer(ClientFailure("", "", renamed(error)))
+        return pack_reply(ClientFailure("", "", renamed(error)))
     client = str(parcel.header["client"])
     try:
-        return pack_answer(carry_out(task, client, engine(client)))
+        return pack_reply(carry_out(task, client, engine(client)))
     except Exception as error:
-        return pack_answer(ClientFailure(client, task.name, renamed(error)))
+        return pack_reply(ClientFailure(client, task.name, renamed(error)))
 
 
-def carry_out(task: RoundTask, client: str, engine: Engine) -> Answer:
+def carry_out(task: RoundTask, client: str, engine: Engine) -> ClientReply:
     engine.send({client: task})
     (answer,) = engine.poll()
     return answer

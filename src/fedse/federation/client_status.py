@@ -7,7 +7,7 @@ from enum import StrEnum
 from fedse.types import ClientUpdate
 
 
-class Standing(StrEnum):
+class ClientStatus(StrEnum):
     """The round goes on without a client that sends nothing."""
 
     SENT = "sent"
@@ -18,14 +18,14 @@ class Standing(StrEnum):
     MEASURED = "only measures"
 
 
-def standing(update: ClientUpdate, sent: bool, refused: bool = False) -> Standing:
+def client_status(update: ClientUpdate, sent: bool, refused: bool = False) -> ClientStatus:
     """`sent` is told apart, because stored updates are kept without their vectors."""
     if refused:
-        return Standing.REFUSED
+        return ClientStatus.REFUSED
     if sent:
-        return Standing.SENT
+        return ClientStatus.SENT
     if update.counts.get("only_measures"):
-        return Standing.MEASURED
+        return ClientStatus.MEASURED
     if update.counts.get("learned_from"):
-        return Standing.KEPT
-    return Standing.ABSTAINED if update.counts.get("buffer") else Standing.NOTHING_TO_LEARN_FROM
+        return ClientStatus.KEPT
+    return ClientStatus.ABSTAINED if update.counts.get("buffer") else ClientStatus.NOTHING_TO_LEARN_FROM

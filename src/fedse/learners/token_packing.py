@@ -72,7 +72,7 @@ def opening_of(examples: Sequence[Example]) -> int:
     return min(first_reply, shortest if alike.all() else int(alike.argmin()))
 
 
-def parts_of(batch: Sequence[Example], opening: int, tokens: int) -> Iterator[list[Example]]:
+def micro_batches(batch: Sequence[Example], opening: int, tokens: int) -> Iterator[list[Example]]:
     """Pieces of a batch with at most so many tokens, the shared opening counted once. A longer example goes alone."""
     part: list[Example] = []
     filled = opening

@@ -1,4 +1,4 @@
-"""What a Llama layer computes between its matrix products: plain, and in `triton_parts` with fewer passes over memory."""
+"""What a Llama layer computes between its matrix products: plain, and in `triton_operations` with less traffic to memory."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from typing import Any, Protocol
 import torch
 from torch.nn import functional
 
-Turn = tuple[torch.Tensor, torch.Tensor]
+Rotary = tuple[torch.Tensor, torch.Tensor]
 """Cosine and sine of each token's position, tokens x head size; the sine of the first half is negated."""
 
 
-class Parts(Protocol):
+class LayerOperations(Protocol):
     def add_norm(
         self, hidden: torch.Tensor, added: torch.Tensor | None, weight: torch.Tensor, epsilon: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The sum, and its root-mean-square norm times the frozen weight."""
         ...
 
-    def turned(self, vectors: torch.Tensor, turn: Turn) -> torch.Tensor:
-        """Tokens x heads x size, each turned by its token's position."""
+    def rotate(self, vectors: torch.Tensor, rotary: Rotary) -> torch.Tensor:
+        """Tokens x heads x size, each rotate by its token's position."""
         ...
 
-    def gated(self, inputs: torch.Tensor) -> torch.Tensor:
+    def gate(self, inputs: torch.Tensor) -> torch.Tensor:
         """silu(gate) * up of inputs whose first half is the gate."""
         ...
 
 
-def parts_for(device: torch.device) -> Parts:
+def operations_for(device: torch.device) -> LayerOperations:
     if device.type == "cuda" and find_spec("triton") is not None:
-        from fedse.learners.triton_parts import TritonParts
+        from fedse.learners.triton_operations import TritonOperations
 
-        return TritonParts()
-    return PlainParts()
+        return TritonOperations()
+    return PlainOperations()
 
 
-class PlainParts:
+class PlainOperations:
     def add_norm(
         self, hidden: torch.Tensor, added: torch.Tensor | None, weight: torch.Tensor, epsilon: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         total = hidden if added is None else hidden + added
         return total, functional.rms_norm(total, weight.shape, weight, epsilon)
 
-    def turned(self, vectors: torch.Tensor, turn: Turn) -> torch.Tensor:
-        cosine, sine = (item[:, None] for item in turn)
+    def rotate(self, vectors: torch.Tensor, rotary: Rotary) -> torch.Tensor:
+        cosine, sine = (item[:, None] for item in rotary)
         return torch.addcmul(vectors * cosine, vectors.roll(vectors.shape[-1] // 2, -1), sine)
 
-    def gated(self, inputs: torch.Tensor) -> torch.Tensor:
+    def gate(self, inputs: torch.Tensor) -> torch.Tensor:
         outputs: torch.Tensor = _Gated.apply(inputs)  # type: ignore[no-untyped-call]
         return outputs
 

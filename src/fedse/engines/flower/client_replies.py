@@ -18,11 +18,22 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fedse.adapters.packing import length
 from fedse.adapters.plan import Plan, part_to_send, sent_layout
 from fedse.adapters.rounding import decode, encoded_form
-from fedse.engines.flower.wire import FORMAT, SITE, Answer
+from fedse.engines.flower.wire import FORMAT, SITE
 from fedse.federation.expected import Expected, Unexpected
 from fedse.federation.shared import MOST_VALUES
 from fedse.privacy.names import known_errors, known_kind
-from fedse.types import ClientFailure, ClientUpdate, Encoded, Precision, RoundTask, Shared, Split, Vector, WorldScore
+from fedse.types import (
+    ClientFailure,
+    ClientReply,
+    ClientUpdate,
+    Encoded,
+    Precision,
+    RoundTask,
+    Shared,
+    Split,
+    Vector,
+    WorldScore,
+)
 
 DEEPEST = 8
 """Lists and maps inside each other; an honest header has five."""
@@ -95,7 +106,7 @@ class _Introduction(_Form):
 assert FORMAT == 4 and SITE in _Introduction.model_fields
 
 
-def read_answer(records: Any, client: str, task: RoundTask, plan: Plan, expected: Expected) -> Answer:
+def read_reply(records: Any, client: str, task: RoundTask, plan: Plan, expected: Expected) -> ClientReply:
     """The answer of a client to a task. Both are known to the engine; what the message says of them is not asked.
 
     Raises `Unexpected`, or whatever else comes of records that are none.

@@ -14,7 +14,7 @@ from fedse.learners.graph_sizes import Sizes, chosen_sizes, fitting
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.packed_attention import Segments
 from fedse.learners.packed_llama import PackedLlama, PackTensors
-from fedse.learners.packing import Pack
+from fedse.learners.token_packing import Pack
 from fedse.stopwatch import during
 
 _STREAMS = 32
@@ -63,11 +63,11 @@ class _Graph:
     replay: Callable[[], None]
 
 
-_HOLDERS: WeakValueDictionary[int, Recorded] = WeakValueDictionary()
+_HOLDERS: WeakValueDictionary[int, PassGraphs] = WeakValueDictionary()
 """Who records in which stream."""
 
 
-class Recorded:
+class PassGraphs:
     """Graphs share their memory and stay from round to round, as recording one takes as long as several passes."""
 
     def __init__(self, llama: PackedLlama, vector: LoraVector) -> None:

@@ -1,4 +1,4 @@
-"""The parts of a layer as Triton kernels: each reads its inputs once, forward and back. They compute in float32."""
+"""The operations of a layer as Triton kernels: each reads its inputs once, forward and back. They compute in float32."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import torch
 import triton
 import triton.language as tl
 
-from fedse.learners.layer_parts import Turn
+from fedse.learners.layer_operations import Rotary
 
 
-class TritonParts:
+class TritonOperations:
     def add_norm(
         self, hidden: torch.Tensor, added: torch.Tensor | None, weight: torch.Tensor, epsilon: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         total, normed = _AddNorm.apply(hidden, added, weight, epsilon)  # type: ignore[no-untyped-call]
         return total, normed
 
-    def turned(self, vectors: torch.Tensor, turn: Turn) -> torch.Tensor:
-        turned: torch.Tensor = _Turned.apply(vectors, *turn)  # type: ignore[no-untyped-call]
-        return turned
+    def rotate(self, vectors: torch.Tensor, rotary: Rotary) -> torch.Tensor:
+        rotate: torch.Tensor = _Rotate.apply(vectors, *rotary)  # type: ignore[no-untyped-call]
+        return rotate
 
-    def gated(self, inputs: torch.Tensor) -> torch.Tensor:
+    def gate(self, inputs: torch.Tensor) -> torch.Tensor:
         outputs: torch.Tensor = _Gated.apply(inputs)  # type: ignore[no-untyped-call]
         return outputs
 
@@ -132,7 +132,7 @@ def _turn_all(vectors: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor, b
     return out
 
 
-class _Turned(torch.autograd.Function):
+class _Rotate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, vectors: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(cosine, sine)

@@ -15,8 +15,8 @@ import fedse
 from fedse.events import Evaluated, MadeWith, RoundFinished
 from fedse.experiments.options import Experiment
 from fedse.models.table import Table
-from fedse.runs import made_with
-from fedse.runs.made_with import describe, in_words, makers
+from fedse.runs import provenance
+from fedse.runs.provenance import describe, in_words, makers
 from fedse.runs.reading import RunView
 
 
@@ -58,14 +58,14 @@ def test_a_model_of_ones_own_is_never_stopped_by_it(
 
 @pytest.fixture
 def fresh_commit() -> Iterator[None]:
-    made_with._commit.cache_clear()
+    provenance._commit.cache_clear()
     yield
-    made_with._commit.cache_clear()
+    provenance._commit.cache_clear()
 
 
 def checkout(folder: Path) -> Path:
     """A checkout with one commit and a module where this one would be."""
-    module = folder / "src/fedse/runs/made_with.py"
+    module = folder / "src/fedse/runs/provenance.py"
     module.parent.mkdir(parents=True)
     module.write_text("first")
     for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=b", "commit", "-qm", "one"]):
@@ -87,14 +87,14 @@ def test_a_checkout_has_a_commit_and_says_that_it_was_changed(tmp_path: Path, mo
     other.write_text("second")
     git(tmp_path / "other", "-c", "user.name=a", "-c", "user.email=b", "commit", "-qam", "two")
     head = git(tmp_path / "ours", "rev-parse", "HEAD")[:9]
-    monkeypatch.setattr(made_with, "__file__", str(module))
+    monkeypatch.setattr(provenance, "__file__", str(module))
     # As in a hook of another repository.
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other/.git"))
     assert describe()["commit"] == head
-    made_with._commit.cache_clear()
+    provenance._commit.cache_clear()
     (tmp_path / "ours/notes.txt").touch()
     assert describe()["commit"] == head
-    made_with._commit.cache_clear()
+    provenance._commit.cache_clear()
     module.with_name("new.py").touch()
     assert describe()["commit"] == f"{head}+"
 
@@ -108,11 +108,11 @@ def test_without_git_or_a_checkout_there_is_no_commit(
     if missing == "git":
         monkeypatch.setenv("PATH", str(tmp_path))
     elif missing == "checkout":
-        module = tmp_path / "without/src/fedse/runs/made_with.py"
+        module = tmp_path / "without/src/fedse/runs/provenance.py"
     else:
         # Installed into a folder of another project.
-        module = tmp_path / "with/lib/fedse/runs/made_with.py"
-    monkeypatch.setattr(made_with, "__file__", str(module))
+        module = tmp_path / "with/lib/fedse/runs/provenance.py"
+    monkeypatch.setattr(provenance, "__file__", str(module))
     assert "commit" not in describe()
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from fedse.errors import BadInput, FedseError
 from fedse.events import Warned
-from fedse.plugins import Part, build
+from fedse.plugins import Choice, build
 from fedse.protocols import CanBeChecked, Model, Policy, Start
 from fedse.rollouts.stepping import MakeWorld
 from fedse.starts.by_client import StartsByClient
@@ -21,7 +21,7 @@ from fedse.worlds.world import World
 
 
 @dataclass(frozen=True)
-class Parts:
+class Components:
     """An experiment's objects that do not need a run folder. Building them finds out whether they can be built."""
 
     model: Model
@@ -32,10 +32,10 @@ class Parts:
     aggregator: Any
 
 
-MakePlayers = Callable[[Part, Part], tuple[Model, Policy]]
+MakePlayers = Callable[[Choice, Choice], tuple[Model, Policy]]
 
 
-def make_players(model: Part, policy: Part) -> tuple[Model, Policy]:
+def make_players(model: Choice, policy: Choice) -> tuple[Model, Policy]:
     made = build("model", model)
     return made, build("policy", policy, made)
 
@@ -44,7 +44,7 @@ _IN_USE: dict[str, tuple[Model, Policy]] = {}
 """Model and policy of this process, for all clients it serves one after another."""
 
 
-def shared_players(model: Part, policy: Part) -> tuple[Model, Policy]:
+def shared_players(model: Choice, policy: Choice) -> tuple[Model, Policy]:
     wanted = repr((model, policy))
     if wanted not in _IN_USE:
         _IN_USE[wanted] = make_players(model, policy)
@@ -52,14 +52,14 @@ def shared_players(model: Part, policy: Part) -> tuple[Model, Policy]:
 
 
 def make_worlds(
-    client: str, worlds: Mapping[str, Part], training: TrainingPart | None, alike: dict[str, MakeWorld]
+    client: str, worlds: Mapping[str, Choice], training: TrainingPart | None, alike: dict[str, MakeWorld]
 ) -> dict[str, MakeWorld]:
     """Makers of a client's worlds by label. Worlds written alike have one maker, kept in `alike`: clients can share them."""
     makers: dict[str, MakeWorld] = {}
-    for position, (label, part) in enumerate(worlds.items()):
-        written = f"{part.model_dump_json()} {training!r}"
+    for position, (label, choice) in enumerate(worlds.items()):
+        written = f"{choice.model_dump_json()} {training!r}"
         if written not in alike:
-            alike[written] = partial(_make_world, part, training)
+            alike[written] = partial(_make_world, choice, training)
             try:
                 _check_part(client, label, alike[written]())
             except ValidationError as error:
@@ -68,15 +68,15 @@ def make_worlds(
                 raise
             except BREAKING as error:
                 raise BadInput(
-                    f"clients.{client}.worlds.{position}: the world '{part.name}' could not be made ({reason(error)}): "
-                    f"try it with `fedse worlds check {part.name}`."
+                    f"clients.{client}.worlds.{position}: the world '{choice.name}' could not be made ({reason(error)}): "
+                    f"try it with `fedse worlds check {choice.name}`."
                 ) from error
         makers[label] = alike[written]
     return makers
 
 
-def _make_world(part: Part, training: TrainingPart | None) -> World:
-    made: World = build("world", part)
+def _make_world(choice: Choice, training: TrainingPart | None) -> World:
+    made: World = build("world", choice)
     if training is not None:
         made.training_part = training
     return made
@@ -91,28 +91,28 @@ def _check_part(client: str, label: str, world: World) -> None:
         )
 
 
-def make_start(parts: Mapping[str, Part]) -> Start:
+def make_start(choices: Mapping[str, Choice]) -> Start:
     """What the buffers of all clients begin with, by client. Those that are written alike share one."""
     alike: dict[str, Start] = {}
-    for part in parts.values():
-        written = part.model_dump_json()
+    for choice in choices.values():
+        written = choice.model_dump_json()
         if written not in alike:
-            alike[written] = build("start", part)
+            alike[written] = build("start", choice)
     if len(alike) == 1:
         return next(iter(alike.values()))
-    return StartsByClient({client: alike[part.model_dump_json()] for client, part in parts.items()})
+    return StartsByClient({client: alike[choice.model_dump_json()] for client, choice in choices.items()})
 
 
-def check_start(parts: Parts, learning: Collection[str]) -> list[Warned]:
+def check_start(components: Components, learning: Collection[str]) -> list[Warned]:
     """Find out before anything is written whether the buffers of the clients that learn can begin as asked; what to warn of,
     each thing once."""
-    if not isinstance(parts.start, CanBeChecked):
+    if not isinstance(components.start, CanBeChecked):
         return []
     warnings = [
         warning
-        for client, worlds in parts.worlds.items()
+        for client, worlds in components.worlds.items()
         if client in learning
         for label, make_world in worlds.items()
-        for warning in parts.start.check(client, label, make_world(), parts.model)
+        for warning in components.start.check(client, label, make_world(), components.model)
     ]
     return list({warning.message: warning for warning in warnings}.values())

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from fedse.engines.flower.answers import read_introduction
+from fedse.engines.flower.client_replies import read_introduction
 from fedse.engines.flower.grid import Node
 from fedse.engines.flower.wire import FORMAT, Parcel, to_records
 
@@ -14,7 +14,7 @@ PATIENCE = 60.0
 """Seconds after which a node that has not told its name is asked again."""
 
 
-class Introduced:
+class NamesWithoutKeys:
     """Asks every node for its name once, and believes it. For a hub that was made without TLS and keys."""
 
     def __init__(self, grid: Any) -> None:

@@ -13,7 +13,7 @@ import torch
 from fedse.learners.passes import Pass
 
 
-class Lanes:
+class ParallelPasses:
     """Passes with streams, made when they are first needed and kept from round to round, like their graphs."""
 
     def __init__(self, first: Pass) -> None:
