@@ -44,8 +44,8 @@ def experiment(clients: int, rounds: int) -> Experiment:
             "clients": {f"c{number:04d}": {"worlds": [WORLD]} for number in range(clients)},
             "start": {"name": "demonstrations", "tasks": 1},
             "exploration": {"tasks": 1},
-            "evaluation": {"tasks": 1, "between": 0, "test_tasks": 0},
-            "learner": {"name": "imitation", "epochs": 1, "batch": 2, "learning_rate": 1e-3},
+            "evaluation": {"tasks": 1, "tasks_per_round": 0, "test_tasks": 0},
+            "learner": {"name": "imitation", "epochs": 1, "batch_size": 2, "learning_rate": 1e-3},
             "policy": {"name": "transformer", "slots": 64, "reply_tokens": 12},
         }
     )

@@ -68,7 +68,7 @@ def experiment(clients: int, megabytes: float, rounds: int) -> dict[str, Any]:
         "start": "none",
         "filter": "none",
         "exploration": {"tasks": 1},
-        "evaluation": {"tasks": 1, "between": 0, "test_tasks": 0},
+        "evaluation": {"tasks": 1, "tasks_per_round": 0, "test_tasks": 0},
     }
 
 
@@ -233,7 +233,7 @@ print(time.time() - began, time.process_time() - used)
 def many(clients: int, rounds: int) -> None:
     folder = Path(tempfile.mkdtemp(prefix="fedse-benchmark-"))
     content = experiment(clients, NANO_MEGABYTES, rounds)
-    content.update(engine="flower", participation={"share": 0.05})
+    content.update(engine="flower", participation={"fraction": 0.05})
     (folder / "experiment.yaml").write_text(yaml.safe_dump(content))
     memory = Memory(os.getpid())
     # The rounds alone: the evaluation after the last one would ask all clients.

@@ -293,7 +293,7 @@ def main() -> None:
             )
             for number in range(given.clients)
         }
-    settings: dict[str, Any] = {"epochs": 1, "batch": given.batch, "learning_rate": given.rate}
+    settings: dict[str, Any] = {"epochs": 1, "batch_size": given.batch, "learning_rate": given.rate}
     settings |= {"tokens_at_once": given.tokens_at_once, "checkpointing": given.checkpointing}
     makers: dict[str, Callable[[], Any]] = {
         "trainer": lambda: WithTrainer(model, given),

@@ -39,7 +39,7 @@ ROW = ("round", "world", "task", "attempt", "purpose", "adapter", "outcome", "sc
 CLOCK = {"seconds", "time"}
 
 FEW = [
-    "rounds=2", "exploration.tasks=3", "evaluation.tasks=2", "evaluation.between=1", "evaluation.test_tasks=2",
+    "rounds=2", "exploration.tasks=3", "evaluation.tasks=2", "evaluation.tasks_per_round=1", "evaluation.test_tasks=2",
     "policy.slots=8", "policy.reply_tokens=12", "model.threads=1",
 ]  # fmt: skip
 SMALL_MODEL = ["model={name: tiny, width: 32, layers: 2, context: 2048}", "start={name: demonstrations, tasks: 4}"]
@@ -55,7 +55,7 @@ TABLE: dict[str, Any] = {
     },
     "start": {"name": "demonstrations", "tasks": 3},
     "exploration": {"tasks": 6},
-    "evaluation": {"tasks": 4, "between": 2, "test_tasks": 3},
+    "evaluation": {"tasks": 4, "tasks_per_round": 2, "test_tasks": 3},
 }  # fmt: skip
 
 
@@ -107,11 +107,11 @@ def scenarios() -> Iterator[tuple[str, list[fedse.Experiment]]]:
     yield "tiny flora", [tiny("aggregator=flora", "rounds=3")]
     yield "table sharing none", [table(sharing="none", method=None, rounds=3)]
     yield "table pooled", [table(pooled=True, method=None)]
-    yield "table participation", [table(rounds=4, participation={"share": 0.5})]
+    yield "table participation", [table(rounds=4, participation={"fraction": 0.5})]
     measuring = {**TABLE["clients"], "north": {**TABLE["clients"]["north"], "learns": False}}
     yield "table learns false", [table(clients=measuring)]
     shaky = {**TABLE["clients"], "north": {"worlds": [{"name": "digests:ShakyMaze", "mode": "original"}]}}
-    yield "table shaky world", [table(clients=shaky, limits={"error_share": 1.0})]
+    yield "table shaky world", [table(clients=shaky, limits={"max_error_share": 1.0})]
     yield "table processes", [table(engine={"name": "local", "processes": 2})]
     yield "table flower", [table(engine="flower")]
     yield "tiny flower", [tiny("engine=flower")]

@@ -236,7 +236,7 @@ def fit(
 
 def few(subject: Subject, tasks: int) -> Rows:
     """An adapter that learns from less than the run did, with the run's own learner and as many steps as a site took."""
-    batch = subject.experiment.learner.options["batch"]
+    batch = subject.experiment.learner.options["batch_size"]
     taken = [
         2 * -(-sum(item.round <= number for item in items) // batch)
         for items in subject.successes.values()

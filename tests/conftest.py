@@ -132,7 +132,7 @@ clients:
 start: {tasks: 6}
 exploration: {tasks: 3}
 evaluation: {tasks: 2, test_tasks: 2}
-learner: {learning_rate: 1e-3, batch: 4}
+learner: {learning_rate: 1e-3, batch_size: 4}
 policy: {slots: 8, reply_tokens: 12}
 """
 

@@ -49,7 +49,7 @@ def _refusal(tmp_path: Path, text: str, *settings: str) -> str:
         (
             "evaluation: {tassks: 3}",
             "evaluation.tassks",
-            "Known keys: tasks, between, test_tasks, after_learning, mean_of_last, learned_by_world.",
+            "Known keys: tasks, tasks_per_round, test_tasks, after_learning, mean_of_last, learned_by_world.",
         ),
         ("filter: {name: threshold, scores: 1}", "filter.scores", "did you mean 'score'?"),
         ("filter: {scores: 1}", "filter.scores", "It takes no keys."),

@@ -61,11 +61,11 @@ def test_hub_and_site_agree_on_every_key_that_is_not_said_to_be_the_servers(tabl
         {"judge": "fedse.judges.world:WorldJudge"},
         {"probes": ["fedse.probes.evaluation:Evaluation"]},
         {"sending": {"precision": "int8"}},
-        {"buffer": {"cap": 7}},
+        {"buffer": {"max_trajectories": 7}},
         {"seed": 1},
     ):
         assert table_experiment(**changes).terms() != plain.terms(), changes
-    for changes in ({"limits": {"error_share": 0.5}}, {"checks": {"max_norm": 3.0}}, {"rounds": 9}):
+    for changes in ({"limits": {"max_error_share": 0.5}}, {"checks": {"max_norm": 3.0}}, {"rounds": 9}):
         assert table_experiment(**changes).terms() == plain.terms(), changes
     assert Experiment.server_only < Experiment.model_fields.keys()
 

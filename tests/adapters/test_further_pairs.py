@@ -118,7 +118,7 @@ def test_learning_leaves_frozen_tensors_as_they_were_and_moves_the_others(model:
     )
     start = Adapter(adapter.tensors, adapter.config, fixed)
     # Weight decay would show a tensor that the optimiser only believes to have no gradient.
-    learner = Imitation(model, epochs=1, batch=2, learning_rate=1e-3, weight_decay=0.1)
+    learner = Imitation(model, epochs=1, batch_size=2, learning_rate=1e-3, weight_decay=0.1)
     learned, _ = learner.learn(start, demonstrations, 1)
     for name, tensor in adapter.tensors.items():
         assert np.array_equal(learned.tensors[name], tensor) == (name in fixed), name
@@ -141,7 +141,7 @@ def test_learning_goes_on_after_another_adapter_without_further_pairs_was_played
     model: Tiny, demonstrations: Any
 ) -> None:
     adapter = widened(model, **{PERSONAL: 3})
-    learner = Imitation(model, epochs=1, batch=2, learning_rate=1e-3)
+    learner = Imitation(model, epochs=1, batch_size=2, learning_rate=1e-3)
     first, _ = learner.learn(adapter, demonstrations, 1)
     load_adapter(model.network, model.initial_adapter(0))  # The network loses the pair and gets a new one later.
     again, _ = learner.learn(adapter, demonstrations, 1)

@@ -59,7 +59,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             "start": {"tasks": 4},
             "exploration": {"tasks": 1},
             "evaluation": {"tasks": 1, "test_tasks": 1},
-            "learner": {"learning_rate": 1e-2, "batch": 4},
+            "learner": {"learning_rate": 1e-2, "batch_size": 4},
             "policy": {"slots": 4, "reply_tokens": 4},
         }
     )

@@ -84,7 +84,7 @@ def test_what_is_learned_depends_on_the_scale() -> None:
     for lora in ({}, {"clients": 25}):
         own = model(**lora)
         shown = Demonstrations(4).trajectories("maze", "maze", world, own.chat, 0)
-        learner = Imitation(own, epochs=2, batch=2, learning_rate=1e-3)
+        learner = Imitation(own, epochs=2, batch_size=2, learning_rate=1e-3)
         _, metrics = learner.learn(own.initial_adapter(0), shown, 1)
         losses.append((metrics["first_loss"], metrics["loss"]))
     assert losses[1][1] < losses[0][1]

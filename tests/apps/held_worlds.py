@@ -67,6 +67,6 @@ def options(**changes: Any) -> dict[str, Any]:
         },
         "start": {"tasks": 3},
         "exploration": {"tasks": 5, "attempts": 2},
-        "evaluation": {"tasks": 2, "between": 0, "test_tasks": 2},
+        "evaluation": {"tasks": 2, "tasks_per_round": 0, "test_tasks": 2},
         **changes,
     }

@@ -254,8 +254,8 @@ def fence(tmp_path: Path) -> Iterator[tuple[Deployment, bool]]:
         filter="none",
         # Long enough for sites that start on a busy machine; it is waited for once.
         participation={"deadline_minutes": 45 / 60},
-        evaluation={"tasks": 2, "between": 0, "test_tasks": 0},
-        limits={"broken": "leave_out"},
+        evaluation={"tasks": 2, "tasks_per_round": 0, "test_tasks": 0},
+        limits={"on_errors": "leave_out"},
     )
     public = free_port() if find_nginx() else None
     more = ["--fence"] if public else []

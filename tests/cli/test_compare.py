@@ -25,7 +25,7 @@ BASE: dict[str, Any] = {
     },
     "start": {"tasks": 10},
     "exploration": {"tasks": 4},
-    "evaluation": {"tasks": 25, "between": 2, "test_tasks": 25},
+    "evaluation": {"tasks": 25, "tasks_per_round": 2, "test_tasks": 25},
 }
 
 
@@ -86,7 +86,7 @@ def test_runs_that_are_rounded_differently_are_one_method_unless_that_is_asked(t
             **BASE,
             **{"name": name, "seed": seed, "method": "pretrained", "start": "none"},
             **{"model": "tiny", "policy": {"slots": slots, "reply_tokens": 2}, "learner": "imitation"},
-            "evaluation": {"tasks": 2, "between": 1, "test_tasks": 2},
+            "evaluation": {"tasks": 2, "tasks_per_round": 1, "test_tasks": 2},
         }
         fedse.run(Experiment.model_validate(untrained), tmp_path)
     printed = json.loads(command("compare", "few-s0", "more-s1", "--json", folder=tmp_path).stdout)

@@ -22,7 +22,7 @@ def test_it_is_the_experiment_that_was_promised() -> None:
     demo = load_experiment(str(files("fedse.cli") / "demo.yaml"))
     assert {part.name for client in demo.clients.values() for part in client.worlds} == WORLDS == set(demo.clients)
     assert (demo.model.name, demo.start.name, demo.rounds >= 5) == ("nano", "none", True)
-    assert (demo.evaluation.tasks, demo.evaluation.between, demo.evaluation.test_tasks) == (40, 10, 0)
+    assert (demo.evaluation.tasks, demo.evaluation.tasks_per_round, demo.evaluation.test_tasks) == (40, 10, 0)
 
 
 @pytest.mark.slow

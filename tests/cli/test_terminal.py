@@ -72,7 +72,9 @@ class Evil(Maze):
 def test_show_prints_what_a_world_said_and_obeys_nothing(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    evil = table_experiment(clients={"west": {"worlds": [Evil]}}, start="none", rounds=1, limits={"error_share": 1.0})
+    evil = table_experiment(
+        clients={"west": {"worlds": [Evil]}}, start="none", rounds=1, limits={"max_error_share": 1.0}
+    )
     folder = fedse.run(evil, tmp_path).folder
     done = CliRunner().invoke(app, ["show", str(folder)])
     assert "aGVsbG8=" in done.output and "RuntimeError" in done.output

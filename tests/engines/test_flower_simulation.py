@@ -52,7 +52,7 @@ def test_sampling_and_rounding_lead_to_the_same_adapter_too_and_failing_clients_
     clients = {f"c{number:02d}": {"worlds": worlds} for number in range(12)}
     changes = {
         "clients": clients,
-        "participation": {"share": 0.25},
+        "participation": {"fraction": 0.25},
         "sending": {"precision": "int8"},
         "rounds": 3,
         "evaluation": {"tasks": 1, "test_tasks": 0},

@@ -23,7 +23,7 @@ from fedse.runs.folder import RunFolder
 from fedse.types import Adapter, Outcome, Trajectory
 
 Make = Callable[..., Experiment]
-MEASURED = {"tasks": 6, "between": 4, "test_tasks": 3}
+MEASURED = {"tasks": 6, "tasks_per_round": 4, "test_tasks": 3}
 
 
 def report(folder: Path, number: int) -> Any:
@@ -105,7 +105,9 @@ def test_a_client_is_measured_with_what_it_would_play_with(
     factored: Make, tmp_path: Path, mix: Any, same: bool
 ) -> None:
     """Nobody else takes part in round 2, so that what comes back is what the one client had sent."""
-    experiment = factored(mix=mix, rounds=2, evaluation={**MEASURED, "after_learning": 4}, participation={"share": 0.5})
+    experiment = factored(
+        mix=mix, rounds=2, evaluation={**MEASURED, "after_learning": 4}, participation={"fraction": 0.5}
+    )
     folder = fedse.run(experiment, tmp_path).folder
     alone = report(folder, 2)["diagnostics"]["contributed"]
     assert len(alone) == 1
@@ -156,7 +158,9 @@ def test_a_round_whose_adapter_was_not_measured_has_no_difference() -> None:
     assert mean_change({1: SideBySide(0.5, None)}) is None
 
 
-@pytest.mark.parametrize("measured", [{"tasks": 3}, {"tasks": 9, "between": 3}, {"tasks": 9, "between": 0}])
+@pytest.mark.parametrize(
+    "measured", [{"tasks": 3}, {"tasks": 9, "tasks_per_round": 3}, {"tasks": 9, "tasks_per_round": 0}]
+)
 def test_tasks_that_are_not_played_both_times_are_refused(table_experiment: Make, measured: dict[str, int]) -> None:
     with pytest.raises(ValidationError, match="`after_learning` is 4, and adapters that enter a round are measured on"):
         table_experiment(evaluation={**measured, "after_learning": 4})

@@ -190,11 +190,11 @@ def test_cap_and_per_task_choose_the_newest_and_delete_nothing(tmp_path: Path) -
     everything = _open(tmp_path)
     for round in range(4):
         everything.remember(round, [_trajectory(round, task, ids=(round,)) for task in ("x", "y")])
-    capped = _open(tmp_path, cap=3).read()
+    capped = _open(tmp_path, max_trajectories=3).read()
     assert [item.round for item in capped] == [2, 3, 3]
-    balanced = _open(tmp_path, per_task=1).read()
+    balanced = _open(tmp_path, max_per_task=1).read()
     assert [(item.round, item.task) for item in balanced] == [(3, "y"), (3, "x")]
-    both = _open(tmp_path, per_task=2, cap=3).read()
+    both = _open(tmp_path, max_per_task=2, max_trajectories=3).read()
     assert [item.round for item in both] == [2, 3, 3]
     assert len(everything) == len(_open(tmp_path).read()) == 8
 

@@ -30,7 +30,7 @@ def task(adapter: Adapter, number: int = 1, **changes: Any) -> RoundTask:
 
 @pytest.fixture
 def client(table_experiment: Callable[..., Experiment], tmp_path: Path) -> Any:
-    experiment = table_experiment(evaluation={"tasks": 5, "between": 2, "test_tasks": None})
+    experiment = table_experiment(evaluation={"tasks": 5, "tasks_per_round": 2, "test_tasks": None})
     run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
     federation = assemble(experiment, build_components(experiment), run)
     return federation.clients[0], federation.initial_adapter()

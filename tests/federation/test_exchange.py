@@ -146,16 +146,16 @@ def test_a_client_that_went_away_while_busy_does_not_hold_up_the_evaluation() ->
 def test_nobody_is_given_up_and_no_quorum_closes_a_round_below_the_least_number_of_answers() -> None:
     engine = Timetable({"c": 0.4}, down=frozenset({"b", "d"}))
     threading.Timer(1.0, engine.down.discard, ("b",)).start()
-    asking = exchange(engine, least=3, quorum=0.25, absent_minutes=0.2 / 60)
+    asking = exchange(engine, min_clients=3, quorum=0.25, absent_minutes=0.2 / 60)
     found = asking.ask(NAMES, task(1), lambda update: update)
     assert sorted(found.updates) == ["a", "b", "c"] and found.absent == {"d": "Unreachable"}
 
 
 def test_a_least_number_that_no_round_can_reach_is_refused(table_experiment: Callable[..., Experiment]) -> None:
     with pytest.raises(ValueError, match="is 3, and 2 clients are asked"):
-        table_experiment(participation={"least": 3})
+        table_experiment(participation={"min_clients": 3})
     with pytest.raises(ValueError, match="is 2, and 1 clients are asked"):
-        table_experiment(participation={"least": 2, "share": 0.5})
+        table_experiment(participation={"min_clients": 2, "fraction": 0.5})
 
 
 def test_what_is_given_up_at_the_deadline_is_too_slow_or_unreachable_whatever_the_engine_calls_it() -> None:
@@ -173,7 +173,7 @@ def test_what_is_given_up_at_the_deadline_is_too_slow_or_unreachable_whatever_th
 
 
 def test_too_few_answers_stop_the_run_with_the_reasons() -> None:
-    asking = exchange(Timetable({"a": None, "b": None}), deadline_minutes=0.1 / 60, least=3)
+    asking = exchange(Timetable({"a": None, "b": None}), deadline_minutes=0.1 / 60, min_clients=3)
     with pytest.raises(TooFewClients, match=r"2 of 4 clients answered train-0001 \(a: TooSlow; b: TooSlow\)"):
         asking.ask(NAMES, task(1), lambda update: update)
 
@@ -200,10 +200,10 @@ def test_who_is_invited_depends_on_seed_and_round_only_and_everybody_has_a_turn(
     class Many(Timetable):
         clients = tuple(f"c{number:04d}" for number in range(1000))
 
-    asking = exchange(Many({}), share=0.05)
+    asking = exchange(Many({}), fraction=0.05)
     rounds = [asking.invited(number) for number in range(1, 201)]
     assert {len(names) for names in rounds} == {50}
-    assert rounds == [exchange(Many({}), share=0.05).invited(number) for number in range(1, 201)]
+    assert rounds == [exchange(Many({}), fraction=0.05).invited(number) for number in range(1, 201)]
     assert len({name for names in rounds for name in names}) > 990
 
 
@@ -214,7 +214,7 @@ def reports(folder: Path) -> list[dict[str, Any]]:
 def test_a_run_with_sampling_asks_half_of_the_clients_in_each_round(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    result = fedse.run(table_experiment(rounds=6, participation={"share": 0.5}), tmp_path)
+    result = fedse.run(table_experiment(rounds=6, participation={"fraction": 0.5}), tmp_path)
     asked = [sorted(report["clients"]) for report in reports(result.folder)]
     assert {len(names) for names in asked} == {1} and {"east", "west"} == {name for names in asked for name in names}
 
@@ -249,23 +249,23 @@ def test_a_run_goes_on_with_more_patience_but_not_with_other_clients_or_a_smalle
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
     fedse.run(table_experiment(rounds=1), tmp_path)
-    patient = {"least": 2, "deadline_minutes": 9.0}
+    patient = {"min_clients": 2, "deadline_minutes": 9.0}
     fedse.run(table_experiment(participation=patient, sending={"max_megabytes": 1.0}), tmp_path)
     for changes, key in [
-        ({"participation": {"share": 0.5}}, r"participation\.share"),
+        ({"participation": {"fraction": 0.5}}, r"participation\.fraction"),
         ({"participation": {"quorum": 0.5}}, r"participation\.quorum"),
         ({"sending": {"precision": "int8"}}, r"sending\.precision"),
-        ({"limits": {"broken": "leave_out"}}, "limits"),
+        ({"limits": {"on_errors": "leave_out"}}, "limits"),
     ]:
         with pytest.raises(RunConflict, match=rf"\(different: {key}\)"):
             fedse.run(table_experiment(**changes), tmp_path)
 
 
 def test_whom_to_leave_out_is_part_of_the_experiment_and_where_to_stop_is_not() -> None:
-    stop, sooner = LimitOptions(error_share=0.1), LimitOptions(error_share=0.2)
-    assert stop.identity() == sooner.identity() == {"broken": "stop"}
-    left_out = LimitOptions(error_share=0.1, broken="leave_out")
-    assert left_out.identity() != LimitOptions(error_share=0.2, broken="leave_out").identity()
+    stop, sooner = LimitOptions(max_error_share=0.1), LimitOptions(max_error_share=0.2)
+    assert stop.identity() == sooner.identity() == {"on_errors": "stop"}
+    left_out = LimitOptions(max_error_share=0.1, on_errors="leave_out")
+    assert left_out.identity() != LimitOptions(max_error_share=0.2, on_errors="leave_out").identity()
 
 
 class BreakingMaze(Maze):
@@ -279,7 +279,7 @@ def test_a_broken_client_can_be_left_out(table_experiment: Callable[..., Experim
         "west": {"worlds": [{"name": f"{__name__}:BreakingMaze", "mode": "original"}]},
     }
     result = fedse.run(
-        table_experiment(clients=clients, rounds=2, start="none", filter="none", limits={"broken": "leave_out"}),
+        table_experiment(clients=clients, rounds=2, start="none", filter="none", limits={"on_errors": "leave_out"}),
         tmp_path,
     )
     assert [report["absent"] for report in reports(result.folder)] == [{"west": "LeftOut"}] * 2

@@ -69,7 +69,7 @@ def test_before_its_round_a_site_does_nothing_and_changes_nothing(make: Make, tm
 
 
 def test_on_its_first_day_the_adapter_is_measured_before_it_learns(make: Make, tmp_path: Path) -> None:
-    result = fedse.run(make(evaluation={"tasks": 5, "between": 0, "test_tasks": 5}), tmp_path)
+    result = fedse.run(make(evaluation={"tasks": 5, "tasks_per_round": 0, "test_tasks": 5}), tmp_path)
     assert not rows(report(result.folder, 3)["evaluation"], "east"), "the others are between two rounds"
     with open_run(result.folder) as federation:
         entered = federation.server.evaluate(2, "validation")
@@ -132,12 +132,12 @@ class Nobody:
 
 
 def test_a_share_is_drawn_from_those_who_are_there() -> None:
-    asking = Exchange(Nobody(), ParticipationOptions(share=0.5), 0, Trackers([]), joins={"d": 4, "e": 6})  # type: ignore[arg-type]
+    asking = Exchange(Nobody(), ParticipationOptions(fraction=0.5), 0, Trackers([]), joins={"d": 4, "e": 6})  # type: ignore[arg-type]
     invited = {number: asking.invited(number) for number in range(1, 40)}
     assert [len(invited[number]) for number in (1, 3, 4, 5, 6, 9)] == [2, 2, 2, 2, 3, 3]
     assert not {"d", "e"} & {name for number in (1, 2, 3) for name in invited[number]}
     assert {name for number in range(6, 40) for name in invited[number]} == set(Nobody.clients)
-    everybody = Exchange(Nobody(), ParticipationOptions(share=0.5), 0, Trackers([]))  # type: ignore[arg-type]
+    everybody = Exchange(Nobody(), ParticipationOptions(fraction=0.5), 0, Trackers([]))  # type: ignore[arg-type]
     assert all(everybody.invited(number) == invited[number] for number in range(6, 40))
 
 
@@ -151,7 +151,10 @@ def test_a_share_is_drawn_from_those_who_are_there() -> None:
         (["clients.maze.joins=2", "clients.wordle.joins=2"], "every client joins after round 1"),
         (["clients.maze.joins=0"], "clients.maze.joins: input should be greater than or equal to 1"),
         (["clients.maze.joins=2", "pooled=true"], "leaves one client with all worlds from the first round on"),
-        (["clients.maze.joins=2", "participation.least=2"], "`participation.least` is 2, and 1 clients are asked"),
+        (
+            ["clients.maze.joins=2", "participation.min_clients=2"],
+            "`participation.min_clients` is 2, and 1 clients",
+        ),
     ],
 )
 def test_what_cannot_be_is_said_in_a_sentence(tiny_file: Path, settings: list[str], sentence: str) -> None:

@@ -102,7 +102,7 @@ def test_downloads_are_told_and_counted(factored: Callable[..., Experiment], tmp
 
 
 def test_who_is_not_asked_keeps_the_last_update(factored: Callable[..., Experiment], tmp_path: Path) -> None:
-    result = fedse.run(factored(**NEIGHBOUR, participation={"share": 0.5}, rounds=5), tmp_path)
+    result = fedse.run(factored(**NEIGHBOUR, participation={"fraction": 0.5}, rounds=5), tmp_path)
     held: dict[str, bytes] = {}
     for number in range(1, 6):
         now = {name: vector.tobytes() for name, vector in library(result.folder, number).items()}
@@ -116,7 +116,7 @@ def test_who_is_not_asked_keeps_the_last_update(factored: Callable[..., Experime
 @pytest.mark.parametrize(
     "setting",
     [
-        {"participation": {"share": 0.5}},
+        {"participation": {"fraction": 0.5}},
         *(pytest.param(setting, marks=pytest.mark.slow) for setting in ({}, {"sending": {"precision": "int8"}})),
     ],
 )

@@ -109,8 +109,8 @@ def demonstrations(tiny: Any) -> Any:
 
 def test_accumulated_micro_batches_train_like_one_batch(tiny: Any, demonstrations: Any) -> None:
     start = tiny.initial_adapter(0)
-    whole, _ = Imitation(tiny, batch=8, learning_rate=1e-3).learn(start, demonstrations, 5)
-    parts, _ = Imitation(tiny, batch=8, tokens_at_once=1, learning_rate=1e-3).learn(start, demonstrations, 5)
+    whole, _ = Imitation(tiny, batch_size=8, learning_rate=1e-3).learn(start, demonstrations, 5)
+    parts, _ = Imitation(tiny, batch_size=8, tokens_at_once=1, learning_rate=1e-3).learn(start, demonstrations, 5)
     for name, tensor in whole.tensors.items():
         assert parts.tensors[name] == pytest.approx(tensor, abs=2e-5), name
     assert any((whole.tensors[name] != start.tensors[name]).any() for name in start.tensors)

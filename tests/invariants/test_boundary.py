@@ -52,7 +52,7 @@ def reachable(thing: Any) -> list[str]:
 @pytest.fixture
 def secret_experiment(table_experiment: Callable[..., Experiment]) -> Experiment:
     worlds = [{"name": f"{__name__}:SecretMaze", "mode": "original"}]
-    return table_experiment(clients={"clinic": {"worlds": worlds}}, limits={"error_share": 1.0})
+    return table_experiment(clients={"clinic": {"worlds": worlds}}, limits={"max_error_share": 1.0})
 
 
 def test_updates_hold_no_text_of_a_trajectory(secret_experiment: Experiment, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def _fragile(table_experiment: Callable[..., Experiment], **changes: Any) -> Exp
 def test_an_error_never_enters_buffer_success_rate_or_loss(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    experiment = _fragile(table_experiment, limits={"error_share": 1.0}, filter="none")
+    experiment = _fragile(table_experiment, limits={"max_error_share": 1.0}, filter="none")
     result = fedse.run(experiment, tmp_path)
     played = [item for name in ("0001", "0002") for item in Journal(result.folder / "clients/site/episodes").read(name)]
     broken = [item for item in played if item.outcome is Outcome.ERROR]

@@ -27,7 +27,7 @@ def demonstrations(tiny: Any) -> Any:
 
 
 def test_learning_lowers_the_loss_and_repeats_bit_for_bit(tiny: Any, demonstrations: Any) -> None:
-    learner = Imitation(tiny, learning_rate=3e-3, batch=2)
+    learner = Imitation(tiny, learning_rate=3e-3, batch_size=2)
     start = tiny.initial_adapter(0)
     first, metrics = learner.learn(start, demonstrations, 1)
     second, again = learner.learn(start, demonstrations, 1)
@@ -41,7 +41,7 @@ def test_learning_lowers_the_loss_and_repeats_bit_for_bit(tiny: Any, demonstrati
 def lessons_of(tiny: Any, demonstrations: Any) -> list[Lesson]:
     """Of different lengths, from different adapters."""
     counts = (12, 3, 7)
-    learner = Imitation(tiny, epochs=1, learning_rate=3e-3, batch=4)
+    learner = Imitation(tiny, epochs=1, learning_rate=3e-3, batch_size=4)
     starts = [learner.learn(tiny.initial_adapter(0), demonstrations[:4], key)[0] for key in range(len(counts))]
     return [Lesson(starts[number], demonstrations[:count], 10 + number) for number, count in enumerate(counts)]
 
@@ -52,7 +52,7 @@ def test_adapters_trained_at_once_are_those_trained_one_after_another(
     tiny: Any, demonstrations: Any, proximal: float
 ) -> None:
     lessons = lessons_of(tiny, demonstrations)
-    options: dict[str, Any] = {"learning_rate": 3e-3, "batch": 2, "proximal": proximal}
+    options: dict[str, Any] = {"learning_rate": 3e-3, "batch_size": 2, "proximal_mu": proximal}
     # Some batches of two go through the model in two parts.
     longest = max(len(item.token_ids) for item in demonstrations)
     at_once = Imitation(tiny, tokens_at_once=3 * longest, **options).learn_together(lessons)
@@ -69,7 +69,7 @@ def test_a_network_without_a_fast_path_learns_one_after_another(
 ) -> None:
     monkeypatch.setattr("fedse.learners.packed_llama.PackedLlama.suits", lambda network: False)
     lessons = lessons_of(tiny, demonstrations)
-    learner = Imitation(tiny, learning_rate=3e-3, batch=2)
+    learner = Imitation(tiny, learning_rate=3e-3, batch_size=2)
     at_once = learner.learn_together(lessons)
     in_turn = [learner.learn(*lesson) for lesson in lessons]
     assert [adapter.digest() for adapter, _ in at_once] == [adapter.digest() for adapter, _ in in_turn]
@@ -150,7 +150,7 @@ def test_adapters_of_different_kinds_learn_one_after_another(tiny: Any, demonstr
     start = tiny.initial_adapter(0)
     frozen = frozenset(name for name in start.tensors if ".lora_A." in name)
     lessons = [Lesson(start, demonstrations[:4], 1), Lesson(replace(start, frozen=frozen), demonstrations[:4], 1)]
-    learner = Imitation(tiny, learning_rate=3e-3, batch=2)
+    learner = Imitation(tiny, learning_rate=3e-3, batch_size=2)
     (free, _), (held, _) = learner.learn_together(lessons)
     assert all(np.array_equal(held.tensors[name], start.tensors[name]) for name in frozen)
     assert not any(np.array_equal(free.tensors[name], start.tensors[name]) for name in frozen)
@@ -169,7 +169,9 @@ def test_only_lora_changes_and_the_base_stays_as_it_was(tiny: Any, demonstration
 def test_one_step_equals_torchs_adamw_by_hand(tiny: Any, demonstrations: Any) -> None:
     """From B = 0 the first AdamW step moves each entry of B by the learning rate, in the direction of the gradient."""
     start = tiny.initial_adapter(0)
-    learned, _ = Imitation(tiny, epochs=1, batch=12, learning_rate=1e-3, clip=1e9).learn(start, demonstrations, 1)
+    learned, _ = Imitation(tiny, epochs=1, batch_size=12, learning_rate=1e-3, max_grad_norm=1e9).learn(
+        start, demonstrations, 1
+    )
     for name, tensor in learned.tensors.items():
         if ".lora_B." in name:
             moved = np.abs(tensor[tensor != 0])
@@ -181,7 +183,9 @@ def test_a_cosine_schedule_ends_lower_than_a_constant_one(tiny: Any, demonstrati
     start = tiny.initial_adapter(0)
     norms = {}
     for schedule in ("cosine", "constant"):
-        learned, _ = Imitation(tiny, schedule=schedule, learning_rate=1e-3, batch=2).learn(start, demonstrations, 1)
+        learned, _ = Imitation(tiny, schedule=schedule, learning_rate=1e-3, batch_size=2).learn(
+            start, demonstrations, 1
+        )
         norms[schedule] = sum(float(np.abs(learned.tensors[n] - start.tensors[n]).sum()) for n in start.tensors)
     assert norms["cosine"] < norms["constant"]
 
@@ -189,7 +193,7 @@ def test_a_cosine_schedule_ends_lower_than_a_constant_one(tiny: Any, demonstrati
 def test_an_epoch_is_what_a_plain_loop_over_padded_batches_does(tiny: Any, demonstrations: Any) -> None:
     """Same batches, torch's own AdamW and clipping on the network's own tensors."""
     start = tiny.initial_adapter(0)
-    learned, metrics = Imitation(tiny, learning_rate=1e-3, batch=5, clip=0.5, weight_decay=0.1).learn(
+    learned, metrics = Imitation(tiny, learning_rate=1e-3, batch_size=5, max_grad_norm=0.5, weight_decay=0.1).learn(
         start, demonstrations, 7
     )
     load_adapter(tiny.network, start)
@@ -244,7 +248,7 @@ def test_a_stronger_proximal_term_keeps_a_client_nearer_to_the_broadcast(tiny: A
     start = tiny.initial_adapter(0)
     away = []
     for proximal in (0.0, 10.0, 1000.0):
-        learner = Imitation(tiny, epochs=4, batch=1, learning_rate=1e-3, schedule="constant", proximal=proximal)
+        learner = Imitation(tiny, epochs=4, batch_size=1, learning_rate=1e-3, schedule="constant", proximal_mu=proximal)
         learned, _ = learner.learn(start, demonstrations[:3], 1)
         away.append(sum(float(((learned.tensors[n] - start.tensors[n]) ** 2).sum()) for n in start.tensors))
     assert away[0] > 1.5 * away[1] > 1.5**2 * away[2]

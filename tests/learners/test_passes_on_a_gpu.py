@@ -146,7 +146,7 @@ def test_learning_on_a_gpu_goes_where_learning_on_a_cpu_goes() -> None:
     for device in ("cpu", "cuda"):
         model = Tiny(width=64, layers=2, device=device)
         shown = Demonstrations(12).trajectories("maze", "maze", world, model.chat, 0)
-        learned[device] = Imitation(model, learning_rate=3e-3, batch=2).learn(model.initial_adapter(0), shown, 1)
+        learned[device] = Imitation(model, learning_rate=3e-3, batch_size=2).learn(model.initial_adapter(0), shown, 1)
     (_, on_cpu), (_, on_gpu) = learned["cpu"], learned["cuda"]
     assert on_gpu["first_loss"] == pytest.approx(on_cpu["first_loss"], rel=0.02)
     assert on_gpu["loss"] == pytest.approx(on_cpu["loss"], rel=0.05)
@@ -159,7 +159,7 @@ def test_adapters_trained_at_once_on_a_gpu_are_those_trained_one_after_another(a
     shown = Demonstrations(40).trajectories(
         "maze", "maze", Maze(rules="brief", observation_length="brief"), model.chat, 0
     )
-    learner = Imitation(model, learning_rate=3e-3, batch=4)
+    learner = Imitation(model, learning_rate=3e-3, batch_size=4)
     start = model.initial_adapter(0)
     lessons = [Lesson(start, shown[: 40 - 7 * number], number) for number in range(adapters)]
 

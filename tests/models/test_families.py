@@ -92,7 +92,7 @@ def test_a_network_with_dropout_learns_without_it(family: str, checkpointing: bo
     maze = Maze(mode="original", rules="brief", observation_length="brief")
     shown = [demonstrate("c", "maze", maze, task, made.chat) for task in maze.tasks("train")[:2]]
     start = stirred(made.initial_adapter(0))
-    learner = Imitation(made, epochs=1, learning_rate=1e-3, batch=2, checkpointing=checkpointing)
+    learner = Imitation(made, epochs=1, learning_rate=1e-3, batch_size=2, checkpointing=checkpointing)
     assert learner.learn(start, shown, 1)[0].digest() == learner.learn(start, shown, 1)[0].digest()
     load_adapter(made.network, start)
     train_only(made.network, start)

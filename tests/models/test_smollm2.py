@@ -107,7 +107,7 @@ def test_one_federated_round(pulled: Path, tmp_path: Path) -> None:
         "start": {"tasks": 3},
         "exploration": {"tasks": 1},
         "evaluation": {"tasks": 1, "test_tasks": 0},
-        "learner": {"epochs": 1, "batch": 3, "learning_rate": 1e-3},
+        "learner": {"epochs": 1, "batch_size": 3, "learning_rate": 1e-3},
         "policy": {"slots": 4, "reply_tokens": 8},
     }
     result = fedse.run(Experiment(**content), tmp_path)

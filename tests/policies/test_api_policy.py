@@ -446,7 +446,7 @@ def experiment(server: LocalServer, **changes: Any) -> Experiment:
         "start": "none",
         "clients": {"east": {"worlds": [{"name": "maze", "mode": "original", "turn_limit": 20}]}},
         "exploration": {"tasks": 5},
-        "evaluation": {"tasks": 3, "between": 0, "test_tasks": 4},
+        "evaluation": {"tasks": 3, "tasks_per_round": 0, "test_tasks": 4},
     }
     return Experiment(**{**content, **changes})
 
@@ -521,7 +521,7 @@ def test_a_run_goes_on_with_another_server_and_other_limits_but_not_with_another
             "tokens_per_minute": 9_000_000,
         }
         told = {"name": "api", "model": "m", **changed}
-        limits = {"error_share": 0.5}
+        limits = {"max_error_share": 0.5}
         moved = experiment(second, policy=told, engine={"name": "local", "processes": 1}, limits=limits)
         resumed = fedse.run(moved, tmp_path)
         for name, value in {"model": "another", "reply_tokens": 7}.items():

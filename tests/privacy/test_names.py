@@ -105,7 +105,7 @@ def test_an_error_made_of_an_observation_reaches_neither_report_nor_events(
         clients={"clinic": {"worlds": [{"name": f"{__name__}:Indiscreet", "mode": "original"}]}},
         learner=f"{__name__}:Telling",
         evaluation={"tasks": 40, "test_tasks": 40},
-        limits={"error_share": 1.0},
+        limits={"max_error_share": 1.0},
         rounds=1,
     )
     result = fedse.run(experiment, tmp_path)
@@ -124,7 +124,7 @@ def test_an_error_made_of_an_observation_reaches_neither_report_nor_events(
 
 
 def test_what_may_be_expected_follows_from_the_experiment(table_experiment: Callable[..., Experiment]) -> None:
-    expected = expected_of(table_experiment(buffer={"cap": 7}))
+    expected = expected_of(table_experiment(buffer={"max_trajectories": 7}))
     assert (expected.explored, expected.started, expected.learned_from) == (20, 3, 7)
     assert expected.tested == {"validation": 5, "test": 5} and expected.worlds == {"east": ("maze",), "west": ("maze",)}
     assert expected_of(table_experiment(start="none")).started == 0

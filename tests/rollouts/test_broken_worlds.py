@@ -118,7 +118,7 @@ def beside(make: Callable[..., Experiment], world: type[World], **changes: Any) 
 def test_what_breaks_in_an_episode_is_counted_and_the_others_go_on(
     world: type[World], table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    found = fedse.run(beside(table_experiment, world, limits={"broken": "leave_out"}), tmp_path)
+    found = fedse.run(beside(table_experiment, world, limits={"on_errors": "leave_out"}), tmp_path)
     report = json.loads((found.folder / "rounds/0001/report.json").read_text())
     assert report["diagnostics"]["contributed"] == ["east"] and report["absent"] == {"west": "LeftOut"}
     left_out = [
@@ -145,7 +145,7 @@ def test_a_world_that_cannot_list_its_tasks_is_its_clients_trouble(
 ) -> None:
     with pytest.raises(TooManyErrors, match=r"client 'west' could not do train-0001"):
         fedse.run(beside(table_experiment, world), tmp_path)
-    found = fedse.run(beside(table_experiment, world, name="on", limits={"broken": "leave_out"}), tmp_path)
+    found = fedse.run(beside(table_experiment, world, name="on", limits={"on_errors": "leave_out"}), tmp_path)
     report = json.loads((found.folder / "rounds/0001/report.json").read_text())
     assert report["diagnostics"]["contributed"] == ["east"] and report["absent"] == {"west": "WorldBroke"}
     told = [json.loads(line) for line in (found.folder / "events.jsonl").read_text().splitlines()]
@@ -156,13 +156,15 @@ def test_a_world_that_cannot_list_its_tasks_is_its_clients_trouble(
 def test_a_split_that_breaks_after_the_last_round_leaves_the_others_measured(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    found = fedse.run(beside(table_experiment, TestTasksRaise, limits={"broken": "leave_out"}), tmp_path)
+    found = fedse.run(beside(table_experiment, TestTasksRaise, limits={"on_errors": "leave_out"}), tmp_path)
     assert found.test is not None and [row["client"] for row in found.test["worlds"]] == ["east"]
 
 
 def test_the_experts_nan_is_no_demonstration(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no demonstrations"):
-        fedse.run(table_experiment(clients={"west": {"worlds": [ScoresNan]}}, limits={"error_share": 1.0}), tmp_path)
+        fedse.run(
+            table_experiment(clients={"west": {"worlds": [ScoresNan]}}, limits={"max_error_share": 1.0}), tmp_path
+        )
 
 
 def test_an_estimate_is_left_out_where_a_world_breaks(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ clients:
 start: {tasks: 3}
 exploration: {tasks: 10, attempts: 2, temperature: 1.0}
 evaluation: {tasks: 5, test_tasks: 5}
-limits: {error_share: 0.1}
+limits: {max_error_share: 0.1}
 checks: {}
 """
 WORDS = (

@@ -20,7 +20,7 @@ import numpy as np
 from fedse.adapters.packing import length
 from fedse.adapters.plan import TensorPlan
 from fedse.engines.flower.grid import GridEngine
-from fedse.engines.flower.wire import pack_answer
+from fedse.engines.flower.wire import pack_reply
 from fedse.federation.checks import CheckOptions, refusal
 from fedse.federation.expected import Expected
 from fedse.federation.report import RoundReport, finite, to_json
@@ -44,7 +44,7 @@ COUNTED = {
     **{"steps": 400, "invalid": 7, "agent_tokens": 9000},
 }
 SCORE = WorldScore("maze", "validation", 5, 2, 30, 200, 1, {"KeyError": 1}, 0.1, None)
-HONEST = pack_answer(
+HONEST = pack_reply(
     ClientUpdate(
         *("site", 3, VECTOR + 1, LAYOUT, COUNTED, {"loss": 0.3, "rounding": 0.01}, (SCORE,), "train-0003"),
         encoded=Encoded("float32", VECTOR + 1),

@@ -75,10 +75,10 @@ def export(
             if what is What.ADAPTER:
                 write_adapter(adapter, made)
             else:
-                from fedse.experiments.options import load_experiment
+                from fedse.experiments.options import experiment_of
                 from fedse.plugins import build
 
-                model = build("model", load_experiment(folder.path / "experiment.yaml").model)
+                model = build("model", experiment_of(folder.path).model)
                 if not hasattr(model, "save_merged"):
                     raise BadInput(f"{run} has no language model to merge into: export the adapter instead.")
                 model.save_merged(adapter, made)

@@ -49,7 +49,7 @@ def merge(
     from fedse.adapters.files import write_adapter
     from fedse.adapters.first import further_ranks, rank_of
     from fedse.errors import BadInput
-    from fedse.experiments.options import load_experiment
+    from fedse.experiments.options import experiment_of
     from fedse.experiments.running import open_run
     from fedse.merging.candidates import RULES, candidates
     from fedse.merging.measuring import Measuring
@@ -63,7 +63,7 @@ def merge(
     chosen = candidates(rule or RULES, _scales(scales))
     gathered = gather(runs)
     check_rank(rank, gathered.initial)
-    experiment = load_experiment(gathered.run.path / "experiment.yaml")
+    experiment = experiment_of(gathered.run.path)
     if not experiment.in_process:
         raise BadInput(
             f"the clients of {gathered.run.path} work in other processes (`engine: {experiment.engine.name}`): name a run "

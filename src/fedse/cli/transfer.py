@@ -36,14 +36,14 @@ def transfer(
     from fedse.errors import BadInput
     from fedse.evaluation.synergy import synergy_gaps
     from fedse.evaluation.transfer_plot import draw_matrix
-    from fedse.experiments.options import load_experiment
+    from fedse.experiments.options import experiment_of
     from fedse.experiments.running import open_run
     from fedse.experiments.transfer import BEGINNING, SHARED
     from fedse.experiments.transfer import transfer as measure
     from fedse.plugins import capability
     from fedse.runs.reading import RunView
 
-    experiment = load_experiment(RunView.existing(run).path / "experiment.yaml")
+    experiment = experiment_of(RunView.existing(run).path)
     if not experiment.in_process:
         raise BadInput(
             f"the clients of {run} work in other processes (`engine: {experiment.engine.name}`): transfer needs them in "

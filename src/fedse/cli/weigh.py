@@ -48,7 +48,7 @@ def weigh(
     """
     from fedse.adapters.files import write_adapter
     from fedse.errors import BadInput
-    from fedse.experiments.options import load_experiment
+    from fedse.experiments.options import experiment_of
     from fedse.experiments.running import open_run
     from fedse.merging.measuring import Measuring
     from fedse.merging.merge import check_rank
@@ -66,7 +66,7 @@ def weigh(
     check_rank(rank, gathered.initial)
     if gathered.run.path.resolve() != own.resolve():
         raise BadInput(f"{own} is no run: name the run whose clients have adapters of their own first.")
-    experiment = load_experiment(gathered.run.path / "experiment.yaml")
+    experiment = experiment_of(gathered.run.path)
     if test and experiment.evaluation.test_tasks == 0:
         raise BadInput(f"the experiment of {own} asks for no test (evaluation.test_tasks: 0): leave --test out.")
     console = make_console()

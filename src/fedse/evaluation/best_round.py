@@ -9,7 +9,7 @@ from fedse.runs.reading import RunView
 
 def best_round(run: RunView, client: str = "") -> int:
     """By the mean over worlds, or over those of one client; the earliest of several. Rounds in which one of them was not
-    measured do not count. The tasks are those that were played on the way (`evaluation.between`)."""
+    measured do not count. The tasks are those that were played on the way (`evaluation.tasks_per_round`)."""
     rows = [row for world in curves(run).values() for row in world if client in ("", row["client"])]
     shares: dict[int, list[float]] = {}
     for row in rows:

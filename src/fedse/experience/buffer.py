@@ -76,9 +76,9 @@ class BufferOptions(PluginOptions):
     history: bool = True
     """Learn from all rounds and from what the buffer began with; false: from what the same round found alone, and up to
     the first round that the client finishes also from what the buffer began with."""
-    cap: int | None = Field(default=None, ge=1)
+    max_trajectories: int | None = Field(default=None, ge=1)
     """Learn from at most this many trajectories, the newest first; demonstrations go last."""
-    per_task: int | None = Field(default=None, ge=1)
+    max_per_task: int | None = Field(default=None, ge=1)
     """Learn from at most this many trajectories of one task, the newest first."""
 
 
@@ -256,10 +256,10 @@ class Buffer:
         chosen: list[Trajectory] = []
         of_task: dict[tuple[str, str], int] = {}
         for record, token_ids, train_mask, content, world, task in newest_first:
-            if self.options.cap is not None and len(chosen) >= self.options.cap:
+            if self.options.max_trajectories is not None and len(chosen) >= self.options.max_trajectories:
                 break
             of_task[world, task] = of_task.get((world, task), 0) + 1
-            if self.options.per_task is not None and of_task[world, task] > self.options.per_task:
+            if self.options.max_per_task is not None and of_task[world, task] > self.options.max_per_task:
                 continue
             chosen.append(_trajectory(self.path, record, token_ids, train_mask, content))
         chosen.reverse()

@@ -24,7 +24,7 @@ PILOT_CONVERSATIONS = 16
 
 @dataclass(frozen=True)
 class Estimate:
-    """Rough by nature: it assumes episodes halfway between the expert's length and the turn limit."""
+    """Rough by nature: it assumes episodes halfway each_round the expert's length and the turn limit."""
 
     seconds: float
     bytes: int
@@ -49,10 +49,10 @@ def estimate(
         exploration = client.site.exploration if client.site.learns else None
         explored = exploration.tasks * exploration.attempts * rounds if exploration else 0
         evaluation = evaluation_of(client.probes).options
-        between = evaluation.tasks if evaluation.between is None else evaluation.between
+        each_round = evaluation.tasks if evaluation.tasks_per_round is None else evaluation.tasks_per_round
         evaluated = (
             2 * evaluation.tasks
-            + max(0, rounds - 1) * between
+            + max(0, rounds - 1) * each_round
             + (rounds * evaluation.after_learning if client.site.learns else 0)
             + (200 if (test := evaluation.test_tasks) is None else test)
         )

@@ -23,9 +23,9 @@ def expected_of(experiment: Experiment) -> Expected:
         shares=_shares(experiment),
         explored=_explored(experiment),
         started=_started(experiment),
-        learned_from=experiment.buffer.cap,
+        learned_from=experiment.buffer.max_trajectories,
         tested={
-            "validation": max(measured.tasks, measured.between or 0),
+            "validation": max(measured.tasks, measured.tasks_per_round or 0),
             "test": UNKNOWN if measured.test_tasks is None else measured.test_tasks,
         },
     )

@@ -20,6 +20,7 @@ from fedse.evaluation.side_by_side import AFTER_LEARNING, AS_BROADCAST
 from fedse.experience.buffer import BufferOptions
 from fedse.experiments.file import explain, override
 from fedse.experiments.methods import Method, Sharing, expand
+from fedse.experiments.old_keys import with_mix, with_new_names
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import ParticipationOptions
 from fedse.federation.server import LimitOptions
@@ -146,7 +147,7 @@ class Experiment(PluginOptions):
     @model_validator(mode="before")
     @classmethod
     def _method_in_full(cls, content: Any) -> Any:
-        return expand(_without_old_keys(content)) if isinstance(content, Mapping) else content
+        return expand(with_mix(content)) if isinstance(content, Mapping) else content
 
     @model_validator(mode="after")
     def _switches_go_together(self) -> Experiment:
@@ -184,11 +185,12 @@ class Experiment(PluginOptions):
             )
         taking_part = self.participation
         asked = taking_part.asked(sum(options.joins == 1 for options in self.clients.values()))
-        if not self.pooled and taking_part.least > asked:
+        if not self.pooled and taking_part.min_clients > asked:
             raise ValueError(
-                f"`participation.least` is {taking_part.least}, and {asked} clients are asked in a round: choose less"
+                f"`participation.min_clients` is {taking_part.min_clients}, and {asked} clients are asked in a "
+                "round: choose less"
             )
-        everybody = taking_part.share == taking_part.quorum == 1 and taking_part.deadline_minutes is None
+        everybody = taking_part.fraction == taking_part.quorum == 1 and taking_part.deadline_minutes is None
         if self.learning and self.sharing == "none" and not everybody:
             raise ValueError(
                 "clients that share nothing wait for nobody: leave `share`, `quorum` and `deadline_minutes` of "
@@ -367,21 +369,20 @@ class Experiment(PluginOptions):
         return hashlib.sha256(agreed.encode()).hexdigest()
 
 
-def _without_old_keys(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Runs that were stored before there was a `mix` have its first variant under a key of its own."""
-    old = content.get("personal")
-    if not isinstance(old, Mapping) or old.keys() != {"rank"} or "mix" in content:
-        return content
-    mix = {"mix": {"name": "personal", **old}} if old["rank"] else {}
-    return {**{key: value for key, value in content.items() if key != "personal"}, **mix}
-
-
 def load_experiment(path: str | Path, settings: Sequence[str] = (), stored: bool = False) -> Experiment:
     """Read a file, apply `a.b=c` settings, check everything. Raises `BadInput` with all problems it finds.
 
     One that a run has `stored` is read without the classes of its authors' own plug-ins, to look at results.
     """
     content, places = read_yaml(Path(path))
+    override(content, settings, places)
+    return validated(content, places, stored)
+
+
+def experiment_of(run: Path, settings: Sequence[str] = (), stored: bool = False) -> Experiment:
+    """What a run folder holds, as `load_experiment` reads it; it may be older than the names of today's keys."""
+    content, places = read_yaml(run / "experiment.yaml")
+    content = with_new_names(content)
     override(content, settings, places)
     return validated(content, places, stored)
 

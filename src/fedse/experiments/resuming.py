@@ -10,7 +10,7 @@ from fedse.adapters.files import read_adapter
 from fedse.errors import RunConflict
 from fedse.experiments.components import Components
 from fedse.experiments.file import differences
-from fedse.experiments.options import Experiment, load_experiment
+from fedse.experiments.options import Experiment, experiment_of
 from fedse.runs.reading import RunView
 from fedse.worlds.answers import BREAKING
 
@@ -31,7 +31,7 @@ def conflict(path: Path, experiment: Experiment) -> str:
     if not (path / "manifest.json").exists():
         return ""
     folder = RunView.existing(path)
-    stored = load_experiment(folder.path / "experiment.yaml")
+    stored = experiment_of(folder.path)
     if changed := differences(stored.identity(), experiment.identity()):
         return (
             f"{path} holds a run of another experiment (different: {', '.join(changed)}): give this one another name, "

@@ -14,7 +14,7 @@ from fedse.experiments.components import (
     check_start,
 )
 from fedse.experiments.file import differences
-from fedse.experiments.options import Experiment, load_experiment
+from fedse.experiments.options import Experiment, experiment_of
 from fedse.experiments.resuming import (
     check_start_adapter,
     check_start_files,
@@ -115,8 +115,8 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Seque
     `settings` are `a.b=c` for this time, and may change nothing that makes another experiment.
     """
     folder = RunFolder.existing(Path(path))
-    experiment = load_experiment(folder.path / "experiment.yaml", settings)
-    if changed := differences(load_experiment(folder.path / "experiment.yaml").identity(), experiment.identity()):
+    experiment = experiment_of(folder.path, settings)
+    if changed := differences(experiment_of(folder.path).identity(), experiment.identity()):
         raise BadInput(
             f"{path} holds another experiment (different: {', '.join(changed)}): only what changes no result can be set "
             "here, the keys marked (*) in docs/reference.md."
@@ -136,4 +136,4 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Seque
 def stored_experiment(folder: RunView) -> Experiment:
     """What a run was made with, to look at: the classes of its authors' own plug-ins need not be at hand."""
     folder.check_experiment()
-    return load_experiment(folder.path / "experiment.yaml", stored=True)
+    return experiment_of(folder.path, stored=True)

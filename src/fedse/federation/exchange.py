@@ -26,11 +26,11 @@ BUSY, UNREACHABLE, TOO_SLOW, NOT_NEEDED = "Busy", "Unreachable", "TooSlow", "Not
 class ParticipationOptions(PluginOptions):
     """Who takes part in a round and how long it waits. By default everybody, as long as it takes, as in the paper."""
 
-    operational: ClassVar[frozenset[str]] = frozenset({"least", "deadline_minutes", "absent_minutes"})
+    operational: ClassVar[frozenset[str]] = frozenset({"min_clients", "deadline_minutes", "absent_minutes"})
 
-    share: float = Field(default=1.0, gt=0, le=1)
-    """Share of the clients that are asked in a round, drawn anew every round."""
-    least: int = Field(default=1, ge=1)
+    fraction: float = Field(default=1.0, gt=0, le=1)
+    """Fraction of the clients that are asked in a round, drawn anew every round."""
+    min_clients: int = Field(default=1, ge=1)
     """No round is closed with fewer answers than this. It does not begin before so many clients are there, and nobody is
     given up for absence below it; at the deadline the run stops, and started again, it repeats the round."""
     quorum: float = Field(default=1.0, gt=0, le=1)
@@ -43,7 +43,7 @@ class ParticipationOptions(PluginOptions):
 
     def asked(self, clients: int) -> int:
         """How many of so many clients are asked in a round."""
-        return max(1, math.ceil(round(self.share * clients, 9)))
+        return max(1, math.ceil(round(self.fraction * clients, 9)))
 
 
 @dataclass
@@ -142,7 +142,7 @@ class Exchange:
             reasons = "; ".join(f"{client}: {reason}" for client, reason in sorted(replies.absent.items()))
             raise TooFewClients(
                 f"{len(replies.updates)} of {len(clients)} clients answered {task.name} ({reasons}), fewer than "
-                f"participation.least = {self.options.least}{_what_to_do(replies)}."
+                f"participation.min_clients = {self.options.min_clients}{_what_to_do(replies)}."
             )
         return replies
 
@@ -161,7 +161,7 @@ class Exchange:
             time.sleep(min(LOOK, self._absence.patience))
 
     def _least(self, clients: Sequence[str]) -> int:
-        return min(self.options.least, len(clients))
+        return min(self.options.min_clients, len(clients))
 
     def settle(self) -> None:
         """Wait for those who are still busy with a round that closed without them, at most until its deadline."""

@@ -38,17 +38,17 @@ from fedse.types import Adapter, ClientFailure, ClientUpdate, RoundTask, ServerS
 class LimitOptions(PluginOptions):
     """When to give up."""
 
-    operational: ClassVar[frozenset[str]] = frozenset({"error_share"})
+    operational: ClassVar[frozenset[str]] = frozenset({"max_error_share"})
 
-    error_share: float = Field(default=0.1, ge=0, le=1)
+    max_error_share: float = Field(default=0.1, ge=0, le=1)
     """Act when a larger share of a client's episodes in one round ended in an error of the world."""
-    broken: Literal["stop", "leave_out"] = "stop"
-    """What to do then: stop the run, or leave the client's update out of the round and go on with the others, for
-    good with the same `error_share`."""
+    on_errors: Literal["stop", "leave_out"] = "stop"
+    """What to do then: stop the run, or leave the client's update out of the round. A run that leaves updates out is resumed
+    with the same `max_error_share`."""
 
     def identity(self) -> dict[str, Any]:
         """Where to stop changes no result; whom to leave out does."""
-        return super().identity() if self.broken == "stop" else self.model_dump()
+        return super().identity() if self.on_errors == "stop" else self.model_dump()
 
 
 class Server:
@@ -142,16 +142,16 @@ class Server:
         played = update.counts.get("explored", 0) + sum(
             score.episodes + sum(score.errors.values()) for score in update.scores
         )
-        if not played or broken / played <= self.limits.error_share:
+        if not played or broken / played <= self.limits.max_error_share:
             return True
         kinds = sorted({kind for score in update.scores for kind in score.errors})
         message = (
             f"{broken} of {played} episodes of client '{update.client}' in round {update.round} ended in an error of "
-            f"the world ({', '.join(kinds) or 'while exploring'}), more than limits.error_share = "
-            f"{self.limits.error_share:g} allows; `fedse show {self.run.path} --round {update.round} --outcome error` "
+            f"the world ({', '.join(kinds) or 'while exploring'}), more than limits.max_error_share = "
+            f"{self.limits.max_error_share:g} allows; `fedse show {self.run.path} --round {update.round} --outcome error` "
             "prints them."
         )
-        if self.limits.broken == "stop":
+        if self.limits.on_errors == "stop":
             raise TooManyErrors(message)
         about = {"client": update.client, "round": update.round}
         self.tracker.record(Warned(kind="left_out", message=f"left out: {message}", details=about))
@@ -159,11 +159,11 @@ class Server:
 
     def _client_failed(self, failure: ClientFailure) -> None:
         """A world that cannot even be played is as bad as one in which every episode breaks."""
-        if failure.kind == WorldBroke.__name__ and self.limits.broken == "stop":
+        if failure.kind == WorldBroke.__name__ and self.limits.on_errors == "stop":
             raise TooManyErrors(
                 f"client '{failure.client}' could not do {failure.task}, because a world of its own broke (what it said "
-                "stands above, or in the site's log): mend the world, or set `limits.broken: leave_out`; the same command "
-                "repeats the round."
+                "stands above, or in the site's log): mend the world, or set `limits.on_errors: leave_out`; the same "
+                "command repeats the round."
             )
 
     def evaluate(self, number: int, split: Split, world: str = "") -> dict[str, Any]:

@@ -37,7 +37,7 @@ class ImitationOptions(PluginOptions):
     """"cosine" falls to zero over the round, without warm-up; "constant" stays."""
     weight_decay: Annotated[float | Ramp, Scheduled(least=0)] = 0.0
     """AdamW's weight decay."""
-    batch: int = Field(default=8, ge=1)
+    batch_size: int = Field(default=8, ge=1)
     """Trajectories behind one step of the optimiser."""
     tokens_at_once: int | None = Field(default=None, ge=1)
     """Tokens that go through the model at once, in whole trajectories: fewer save memory and change roundings only. null is
@@ -48,10 +48,10 @@ class ImitationOptions(PluginOptions):
     same but for roundings. null is 5 on a GPU and 1 elsewhere."""
     checkpointing: bool = False
     """Computes the inside of each layer twice instead of keeping it: saves memory, takes longer."""
-    clip: Annotated[float | Ramp, Scheduled(above=0)] = 1.0
+    max_grad_norm: Annotated[float | Ramp, Scheduled(above=0)] = 1.0
     """Largest norm of a gradient."""
-    proximal: Annotated[float | Ramp, Scheduled(least=0)] = 0.0
-    """Adds proximal / 2 * || adapter - adapter at the round's beginning ||^2 to the loss, which holds clients together
+    proximal_mu: Annotated[float | Ramp, Scheduled(least=0)] = 0.0
+    """Adds proximal_mu / 2 * || adapter - adapter at the round's beginning ||^2 to the loss, which holds clients together
     (FedProx, arXiv 1812.06127)."""
 
 

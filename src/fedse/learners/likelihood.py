@@ -31,25 +31,25 @@ class Fitting:
         learning_rate: float,
         schedule: str,
         weight_decay: float,
-        batch: int,
+        batch_size: int,
         tokens_at_once: int,
-        clip: float,
-        proximal: float = 0.0,
+        max_grad_norm: float,
+        proximal_mu: float = 0.0,
     ) -> None:
         examples = examples_of(trajectories, context)
         random = np.random.Generator(np.random.Philox(key=key))
         self._through, self._vector = through, through.vector
         self._opening = opening_of(examples) if through.shares_opening else 0
-        batches = [chosen for share in _passes(epochs) for chosen in _first(group(examples, batch, random), share)]
+        batches = [chosen for share in _passes(epochs) for chosen in _first(group(examples, batch_size, random), share)]
         self._batches = [list(micro_batches(chosen, self._opening, tokens_at_once)) for chosen in batches]
         through.expect([part for parts in self._batches for part in parts], self._opening)
         self._schedule, self._rate = schedule, learning_rate
         self._per_epoch = max(1, int(len(batches) / max(1.0, epochs)))
-        self._clip, self._proximal = clip, proximal
+        self._max_norm, self._proximal_mu = max_grad_norm, proximal_mu
         self._optimiser = torch.optim.AdamW(
             [self._vector.values], lr=learning_rate, weight_decay=weight_decay, fused=True
         )
-        self._broadcast = [self._vector.values.detach().clone()] if proximal else []
+        self._broadcast = [self._vector.values.detach().clone()] if proximal_mu else []
         self._losses = torch.zeros(len(self._batches), device=self._vector.values.device)
         self._real = self._needed = self._computed = self._steps = 0
 
@@ -62,8 +62,8 @@ class Fitting:
         self._vector.gradient.zero_()
         self._add_gradient(self._batches[self._steps])
         with during("optimiser"):
-            pull_back([self._vector.values], self._broadcast, self._proximal)
-            torch.nn.utils.clip_grad_norm_([self._vector.values], self._clip)
+            pull_back([self._vector.values], self._broadcast, self._proximal_mu)
+            torch.nn.utils.clip_grad_norm_([self._vector.values], self._max_norm)
             self._optimiser.step()
         self._steps += 1
         return True

@@ -28,8 +28,8 @@ class EvaluationOptions(PluginOptions):
 
     tasks: int = Field(default=40, ge=1)
     """Validation tasks of each world before a site's first and after the last round."""
-    between: int | None = Field(default=None, ge=0)
-    """Validation tasks in the rounds between; as many as `tasks` when not set, none when 0."""
+    tasks_per_round: int | None = Field(default=None, ge=0)
+    """Validation tasks in each round after the first; as many as `tasks` when not set, none when 0."""
     test_tasks: int | None = Field(default=200, ge=0)
     """Test tasks of each world, played once after the last round; all of them when null, no test when 0."""
     after_learning: int = Field(default=0, ge=0)
@@ -45,11 +45,11 @@ class EvaluationOptions(PluginOptions):
 
     @model_validator(mode="after")
     def _played_both_times(self) -> EvaluationOptions:
-        measured = self.tasks if self.between is None else min(self.tasks, self.between)
+        measured = self.tasks if self.tasks_per_round is None else min(self.tasks, self.tasks_per_round)
         if self.after_learning > measured:
             raise ValueError(
                 f"`after_learning` is {self.after_learning}, and adapters that enter a round are measured on {measured} "
-                "tasks: choose no more, or raise `tasks` and `between`"
+                "tasks: choose no more, or raise `tasks` and `tasks_per_round`"
             )
         return self
 
@@ -103,9 +103,9 @@ class Evaluation:
     def _count(self, task: RoundTask) -> int | None:
         if task.split == "test":
             return self.options.test_tasks
-        if task.kind == "evaluate" or task.round == self.site.joins or self.options.between is None:
+        if task.kind == "evaluate" or task.round == self.site.joins or self.options.tasks_per_round is None:
             return self.options.tasks
-        return self.options.between
+        return self.options.tasks_per_round
 
     def _measured(self, held_out: HeldOut) -> tuple[float, float | None]:
         label, split, count = held_out
