@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all torture lint format reference speed-gpu speed-cpu clean
+.PHONY: demo test test-all torture lint format docs reference speed-gpu speed-cpu clean
 
 demo: $(READY)
 	$(BIN)/fedse demo
@@ -36,6 +36,10 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The site, in build/site. A link or anchor that leads nowhere is an error.
+docs: $(READY)
+	$(BIN)/properdocs build --strict --quiet -f mkdocs.yml
 
 reference: $(READY)
 	$(BIN)/fedse reference > docs/reference.md
