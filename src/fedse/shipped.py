@@ -13,6 +13,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "textarena": "fedse.worlds.foreign.textarena_game:TextArenaGame",
         "reasoning_gym": "fedse.worlds.foreign.reasoning_gym_task:ReasoningGymTask",
         "agentgym": "fedse.worlds.foreign.agentgym_client:AgentGymServer",
+        "tools": "fedse.worlds.foreign.tool_class:ToolClass",
     },
     "model": {
         "nano": "fedse.models.nano:Nano",
