@@ -94,6 +94,9 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "tracker": {
         "tensorboard": "fedse.trackers.tensorboard:TensorBoard",
+        "trackio": "fedse.trackers.trackio:Trackio",
+        "wandb": "fedse.trackers.wandb:Wandb",
+        "mlflow": "fedse.trackers.mlflow:Mlflow",
     },
     "engine": {
         "local": "fedse.engines.local:LocalEngine",

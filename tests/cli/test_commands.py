@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import fedse
 from fedse.cli import app, doctor
+from fedse.cli.model_card import BASE
 from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 from fedse_command import command
@@ -149,11 +150,14 @@ def test_runs_are_listed_packed_and_go_on_elsewhere(finished: Path, tmp_path: Pa
 
 
 def test_experience_is_exported(finished: Path, tmp_path: Path) -> None:
-    for name in ("east.jsonl", "east.parquet"):
+    for name in ("east.jsonl", "east.parquet", "east.atif"):
         done = command("export", finished, tmp_path / name, "--what", "experience", "--client", "east")
         assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in (tmp_path / "east.jsonl").read_text().splitlines()]
     assert records and {record["client"] for record in records} == {"east"}
+    documents = [json.loads(line) for line in (tmp_path / "east.atif").read_text().splitlines()]
+    assert [document["extra"]["task"] for document in documents] == [record["task"] for record in records]
+    assert not any("metrics" in step for document in documents for step in document["steps"]), "bytes are no token ids"
     assert command("export", finished, tmp_path / "x.csv", "--what", "experience", "--client", "east").returncode == 2
     assert command("export", finished, tmp_path / "merged", "--what", "merged").returncode == 2
     assert not (tmp_path / "merged").exists()
@@ -215,8 +219,12 @@ def test_a_language_model_run_exports_an_adapter_for_peft_and_a_merged_model(tin
     assert here("run", tiny_file, "--runs", tmp_path).exit_code == 0
     for what in ("adapter", "merged"):
         assert here("export", tmp_path / "tiny", tmp_path / what, "--what", what).exit_code == 0
-    plain = Tiny(width=32, layers=2).network.unload()
-    loaded = peft.PeftModel.from_pretrained(plain, tmp_path / "adapter")
+    loaded = peft.AutoPeftModelForCausalLM.from_pretrained(tmp_path / "adapter")
+    card = (tmp_path / "adapter/README.md").read_text()
+    assert f"`{BASE}`" in card and 'AutoModelForCausalLM.from_pretrained("adapter/base")' in card
+    plain = Tiny(width=32, layers=2).network.unload().state_dict()
+    beside = AutoModelForCausalLM.from_pretrained(tmp_path / "adapter" / BASE).state_dict()
+    assert all(torch.equal(tensor, plain[name]) for name, tensor in beside.items()) and len(beside) == len(plain)
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "merged")
     ids = torch.tensor([tokenizer("Thought: up.\nAction: move up")["input_ids"]])

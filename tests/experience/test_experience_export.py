@@ -128,7 +128,7 @@ def test_a_trajectory_without_rules_is_no_conversation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["out.csv", "out", "out.jsonl.gz"])
 def test_another_ending_is_refused_and_nothing_written(tmp_path: Path, name: str) -> None:
-    with pytest.raises(BadInput, match=r"must end in \.json, \.jsonl or \.parquet"):
+    with pytest.raises(BadInput, match=r"must end in \.json, \.jsonl, \.parquet or \.atif"):
         export(PLAYED, tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 

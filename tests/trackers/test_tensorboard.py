@@ -5,19 +5,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from told_scalars import Scalars, told_scalars
 
 import fedse
 from fedse.errors import BadInput, UnknownName
-from fedse.events import EpisodesPlayed, RoundFinished, RoundStarted
 from fedse.experiments.options import Experiment
-from fedse.runs.reading import RunView
-from fedse.trackers import tensorboard
+from fedse.trackers import outside
 
 Make = Callable[..., Experiment]
-Scalars = dict[str, dict[int, float]]
 
 
 def records(file: Path) -> Iterator[bytes]:
@@ -43,28 +40,10 @@ def scalars(folder: Path) -> Scalars:
 def test_scalars_are_those_of_the_reports_also_when_the_run_goes_on(table_experiment: Make, tmp_path: Path) -> None:
     for rounds in (1, 2):
         fedse.run(table_experiment(rounds=rounds, trackers=["tensorboard"]), tmp_path)
-    view = RunView.existing(tmp_path / "table")
-    found = scalars(view.path / "tensorboard")
-    for number in (1, 2):
-        report: Any = view.report(number)
-        for row in report["evaluation"]["worlds"]:
-            assert found[f"validation/{row['client']}/{row['world']}"][number - 1] == pytest.approx(row["success"])
-        for client, entry in report["clients"].items():
-            assert found[f"experience/{client}/buffer"][number] == entry["counts"]["buffer"]
-            assert found[f"learning/{client}/loss"][number] == pytest.approx(entry["metrics"]["loss"])
-        assert found["round/seconds"][number] == pytest.approx(report["seconds"], abs=1e-3)
-    decoded, sums = 0, {}
-    for logged in view.events():
-        match logged.event:
-            case RoundStarted():
-                decoded = 0
-            case EpisodesPlayed():
-                decoded += logged.event.decoded
-            case RoundFinished():
-                sums[logged.event.round] = decoded
-    assert found["tokens/decoded"] == sums, "closing evaluations are not part of a round"
-    test: Any = view.evaluation("test", 2)
-    assert found["test/macro"][2] == pytest.approx(test["macro"])
+    found, told = scalars(tmp_path / "table/tensorboard"), told_scalars(tmp_path / "table")
+    assert found.keys() == told.keys() and len(told) > 20
+    for name, values in told.items():
+        assert found[name] == pytest.approx(values, rel=1e-5), name
 
 
 def test_it_writes_where_it_is_told_and_is_no_part_of_the_experiment(table_experiment: Make, tmp_path: Path) -> None:
@@ -77,12 +56,13 @@ def test_it_writes_where_it_is_told_and_is_no_part_of_the_experiment(table_exper
     assert not (tmp_path / "runs/table/tensorboard").exists()
 
 
+@pytest.mark.parametrize("name", ["tensorboard", "trackio", "wandb", "mlflow"])
 def test_without_its_library_the_run_is_refused_and_nothing_is_written(
-    table_experiment: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    table_experiment: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(tensorboard, "find_spec", lambda name: None)
-    with pytest.raises(BadInput, match=r"pip install 'fedse\[tensorboard\]'"):
-        fedse.run(table_experiment(rounds=1, trackers=["tensorboard"]), tmp_path)
+    monkeypatch.setattr(outside, "find_spec", lambda name: None)
+    with pytest.raises(BadInput, match=rf"trackers: '{name}' needs .*pip install 'fedse\[{name}\]'"):
+        fedse.run(table_experiment(rounds=1, trackers=[name]), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,8 +13,10 @@ from fedse.cli.console import say
 from fedse.cli.rounds import chosen_round
 
 if TYPE_CHECKING:
+    from fedse.experience.atif import Agent
     from fedse.runs.reading import RunView
-    from fedse.types import Adapter
+
+_BASE_KEY = "base_model_name_or_path"
 
 
 class What(StrEnum):
@@ -24,7 +27,9 @@ class What(StrEnum):
 
 def export(
     run: Annotated[Path, typer.Argument(help="A run's folder.")],
-    target: Annotated[Path, typer.Argument(help="Where to write: a new folder, or a .json, .jsonl or .parquet file.")],
+    target: Annotated[
+        Path, typer.Argument(help="Where to write: a new folder, or a .json, .jsonl, .parquet or .atif file.")
+    ],
     what: Annotated[
         What | None,
         typer.Option(
@@ -47,14 +52,13 @@ def export(
 ) -> None:
     """Write what others can load.
 
-    PEFT and vLLM read the adapter folder, transformers the merged model. A .json file holds the successful conversations in
-    AgentGym's layout and can begin another run (start: FILE); .jsonl and .parquet hold everything in the buffers.
+    PEFT and vLLM read the adapter folder, transformers the merged model; README.md in it says what it is. A .json file holds
+    the successful conversations in AgentGym's layout and can begin another run (start: FILE); .jsonl and .parquet hold
+    everything in the buffers, and .atif the same with one ATIF document on each line.
     """
-    from fedse.adapters.files import write_adapter
     from fedse.errors import BadInput
     from fedse.experience.export import ENDINGS
     from fedse.runs.reading import RunView
-    from fedse.storage import atomic
 
     folder = RunView.existing(run)
     if what is None:
@@ -68,98 +72,67 @@ def export(
         say(f"Wrote {target}: {written} trajectories")
     else:
         number = chosen_round(folder, wanted, client)
-        adapter = _adapter(folder, number, client)
-        if not adapter.tensors:
-            raise BadInput(f"{run} has no adapter, as its model is served elsewhere: use --what experience.")
-        with atomic.new_folder(target) as made:
-            if what is What.ADAPTER:
-                write_adapter(adapter, made)
-            else:
-                from fedse.experiments.options import experiment_of
-                from fedse.plugins import build
-
-                model = build("model", experiment_of(folder.path).model)
-                if not hasattr(model, "save_merged"):
-                    raise BadInput(f"{run} has no language model to merge into: export the adapter instead.")
-                model.save_merged(adapter, made)
+        _write_model(folder, target, what, number, client)
         say(f"Wrote {target} (after round {number})")
 
 
-def _adapter(folder: RunView, number: int, client: str) -> Adapter:
-    """The shared adapter after a round, or the client's own one in a run that shares none."""
-    from fedse.clients.own import own_adapter
+def _write_model(folder: RunView, target: Path, what: What, number: int, client: str) -> None:
+    from fedse.adapters.files import write_adapter
+    from fedse.cli.model_card import BASE, NAME, Exported, model_card
     from fedse.errors import BadInput
     from fedse.experiments.running import stored_experiment
-    from fedse.plugins import nearest
-    from fedse.runs.shared_adapter import mean_of_last
+    from fedse.experiments.stored_adapter import stored_adapter
+    from fedse.plugins import build, capability
+    from fedse.storage import atomic
 
-    folder.check_state(number)
-    experiment = stored_experiment(folder)
-    if experiment.sharing == "none" and number > 0:
-        clients = sorted(experiment.holdings())
-        if client not in clients:
-            what = f"--client {client}: {nearest(client, clients)}" if client else ""
-            raise BadInput(
-                f"{what}each client of {folder.path} has an adapter of its own; --client is one of {', '.join(clients)}."
-            )
-        if number < (first := experiment.joins(client)):
-            raise BadInput(
-                f"--client {client}: it joins in round {first} and has no adapter of its own after round {number}."
-            )
-        return own_adapter(folder, client, number)
-    adapter = mean_of_last(folder, number, experiment.evaluation.mean_of_last)
-    return _with_private_part(folder, adapter, client, number) if client else adapter
-
-
-def _with_private_part(folder: RunView, adapter: Adapter, client: str, number: int) -> Adapter:
-    """The adapter that a client plays with after a round."""
-    from fedse.adapters.plan import opened
-    from fedse.clients.notebook import Notebook
-    from fedse.clients.trials import TriesOut
-    from fedse.errors import BadInput
-    from fedse.experiments.building import build_mix
-    from fedse.experiments.running import stored_experiment
-    from fedse.federation.library import library_of
-    from fedse.federation.stored_state import stored_state
-    from fedse.types import Sent
-
-    _known_client(folder, client)
-    folder.check_kept(client, number)
-    own = Notebook(folder.client_folder(client) / "private").before(number + 1).tensors
-    experiment = stored_experiment(folder)
-    mix = build_mix(experiment, client)
-    if isinstance(mix, TriesOut):
-        raise BadInput(
-            f"--client {client}: with `mix: {experiment.mix.name}` it plays before it chooses what to begin with, which an "
-            "export cannot: leave it out, or evaluate the run with `fedse eval`."
-        )
-    if not own and not experiment.has_library():
-        raise BadInput(
-            f"--client {client}: it keeps nothing private, the adapter belongs to all clients: leave it out."
-        )
-    state = stored_state(folder, number)
-    sent = Sent(adapter, number, state.contributed, opened(library_of(state), adapter.layout))
-    return mix.compose(sent, own)
-
-
-def _known_client(folder: RunView, client: str) -> list[str]:
-    """The clients of a run; the one asked for has to be among them."""
-    from fedse.errors import BadInput
-    from fedse.plugins import nearest
-
-    clients = sorted(path.name for path in (folder.path / "clients").glob("*"))
-    if client and client not in clients:
-        raise BadInput(f"--client {client}: {nearest(client, clients)}This run has: {', '.join(clients)}.")
-    return clients
+    adapter = stored_adapter(folder, number, client)
+    if not adapter.tensors:
+        raise BadInput(f"{folder.path} has no adapter, as its model is served elsewhere: use --what experience.")
+    base = str(adapter.config.get(_BASE_KEY) or "")
+    part = stored_experiment(folder).model
+    beside = what is What.ADAPTER and capability(part, "only_here")
+    with atomic.new_folder(target) as made:
+        if what is What.MERGED:
+            model = build("model", part)
+            if not hasattr(model, "save_merged"):
+                raise BadInput(f"{folder.path} has no language model to merge into: export the adapter instead.")
+            model.save_merged(adapter, made)
+        elif beside:
+            build("model", part).save_base(made / BASE)
+            # With the dot before it nobody takes a folder that was moved away for a name on a hub.
+            place = target / BASE if target.is_absolute() else f"./{target / BASE}"
+            write_adapter(replace(adapter, config={**adapter.config, _BASE_KEY: str(place)}), made)
+        else:
+            write_adapter(adapter, made)
+        card = model_card(Exported(what.value, folder, number, client, base, beside, target.name))
+        (made / NAME).write_text(card, encoding="utf-8")
 
 
 def _experience(folder: RunView, target: Path, client: str) -> int:
     from fedse.experience.buffer import read_file
+    from fedse.experience.export import ATIF
     from fedse.experience.export import export as write
+    from fedse.experiments.stored_adapter import known_clients
     from fedse.federation.wholeness import check_experience
 
-    clients = _known_client(folder, client)
+    clients = known_clients(folder, client)
     chosen = [client] if client else clients
     check_experience(folder, chosen)
-    held = [item for name in chosen for item in read_file(folder.client_folder(name) / "buffer.sqlite")]
-    return write(held, target)
+    buffers = [folder.client_folder(name) / "buffer.sqlite" for name in chosen]
+    agent = _agent(folder, buffers) if target.suffix == ATIF else None
+    return write([item for path in buffers for item in read_file(path)], target, agent)
+
+
+def _agent(folder: RunView, buffers: list[Path]) -> Agent:
+    """Who played in a run."""
+    from fedse.cli.model_card import shown_name
+    from fedse.experience.atif import Agent
+    from fedse.experience.buffer_file import tokenizer_of
+    from fedse.experiments.running import stored_experiment
+    from fedse.models.chat import ByteChat
+    from fedse.runs.shared_adapter import shared_adapter
+
+    experiment = stored_experiment(folder)
+    base = shared_adapter(folder, 0).config.get(_BASE_KEY) or experiment.policy.options.get("model")
+    tokenizers = {tokenizer_of(path) for path in buffers} - {ByteChat.fingerprint}
+    return Agent(shown_name(str(base or experiment.model.name)), "".join(tokenizers) if len(tokenizers) == 1 else "")

@@ -1,4 +1,4 @@
-"""Digests of what a buffer's file holds, round by round."""
+"""What a buffer's file holds, without its trajectories: digests, round by round, and whose token ids they are."""
 
 from __future__ import annotations
 
@@ -31,6 +31,13 @@ def contents(path: Path, known: Collection[str] = ()) -> dict[str, str]:
             if f"{round:04d}" not in known:
                 found[f"{round:04d}"] = _digest(_values(connection, present, round))
         return found
+
+
+def tokenizer_of(path: Path) -> str:
+    """Fingerprint of the tokenizer and chat template whose token ids a buffer holds."""
+    with look(path) as connection:
+        (found,) = connection.execute("SELECT value FROM facts WHERE name = 'fingerprint'").fetchone()
+        return str(found)
 
 
 def forget_beginning(path: Path) -> None:

@@ -1,31 +1,36 @@
-"""Trajectories for other tools: JSON lines or Parquet with everything there is, or conversations in AgentGym's layout."""
+"""Trajectories for other tools: everything there is as JSON lines, Parquet or ATIF, conversations in AgentGym's layout."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedse.conversation import ACCEPTANCE
 from fedse.errors import BadInput, MissingExtra
+from fedse.experience import atif
 from fedse.experience.records import to_record
 from fedse.storage import atomic
 from fedse.types import Outcome, Trajectory
 
-ENDINGS = (".json", ".jsonl", ".parquet")
+ATIF = ".atif"
+ENDINGS = (".json", ".jsonl", ".parquet", ATIF)
 
 
-def export(trajectories: Sequence[Trajectory], path: Path) -> int:
-    """Write `path`, in the format its ending names; returns how many. Conversations (.json) are of successes only."""
+def export(trajectories: Sequence[Trajectory], path: Path, agent: atif.Agent | None = None) -> int:
+    """Write `path`, in the format its ending names; returns how many. Conversations (.json) are of successes only.
+
+    `agent` is who played, for formats that tell it (.atif).
+    """
     if path.suffix == ".json":
         trajectories = [trajectory for trajectory in trajectories if trajectory.outcome is Outcome.SUCCESS]
         records = [conversation(trajectory) for trajectory in trajectories]
         atomic.write_text(path, json.dumps(records, ensure_ascii=False, indent=1) + "\n")
     elif path.suffix == ".jsonl":
-        with atomic.new_file(path) as part, part.open("w", encoding="utf-8") as lines:
-            for trajectory in trajectories:
-                lines.write(json.dumps(to_record(trajectory), ensure_ascii=False) + "\n")
+        _write_lines(path, map(to_record, trajectories))
+    elif path.suffix == ATIF:
+        _write_lines(path, (atif.document(trajectory, agent or atif.Agent()) for trajectory in trajectories))
     elif path.suffix == ".parquet":
         try:
             import pyarrow
@@ -42,6 +47,12 @@ def export(trajectories: Sequence[Trajectory], path: Path) -> int:
     else:
         raise BadInput(f"cannot export to {path}: the name must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}.")
     return len(trajectories)
+
+
+def _write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    with atomic.new_file(path) as part, part.open("w", encoding="utf-8") as lines:
+        for record in records:
+            lines.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def conversation(trajectory: Trajectory) -> dict[str, Any]:

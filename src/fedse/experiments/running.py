@@ -87,7 +87,7 @@ def _prepared(
     worlds = {} if components is None else world_versions(components)
     check_worlds(path, worlds)
     check_start_adapter(path, experiment.begins_with)
-    told = [*trackers, *build_trackers(experiment.trackers, path)]
+    told = [*trackers, *build_trackers(experiment.trackers, path, at_sites=components is None)]
     # Whether an adapter from outside fits is found out before anything is written.
     first = beginning(experiment, components) if experiment.begins_with and not has_beginning(path) else None
     folder.begin(experiment.to_yaml(), experiment.digest(), start, worlds)

@@ -62,6 +62,8 @@ class CausalLM:
     name: str
     revision: str | None = None
     """Which version of a model on the hub; None is the newest."""
+    only_here: ClassVar[bool] = False
+    """Nobody else can load the base by its name, so that an exported adapter has to bring it along."""
 
     def __init__(self, **options: Any) -> None:
         try:
@@ -155,6 +157,14 @@ class CausalLM:
             else:
                 tensors[name] = np.zeros_like(tensor)
         return Adapter(tensors, self._config)
+
+    def save_base(self, folder: Path) -> None:
+        """Write the untouched base and its tokenizer, with all digits, wherever this model computes."""
+        import torch
+
+        network, tokenizer = self.load(torch.float32)
+        network.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
 
     def save_merged(self, adapter: Adapter, folder: Path) -> None:
         """Write the base model with the adapter merged in, and its tokenizer. This object cannot be used afterwards."""

@@ -18,6 +18,7 @@ class Nano(Pretrained):
 
     name = "fedse/nano"
     card = ModelCard(licence="Apache-2.0", folder=weights_folder)
+    only_here = True
 
     def folder(self) -> str:
         return str(weights_folder())

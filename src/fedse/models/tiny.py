@@ -26,6 +26,7 @@ class Tiny(CausalLM):
 
     name = "fedse/tiny"
     card = ModelCard(parameters=919_680, licence="Apache-2.0")
+    only_here = True
 
     class Options(ModelOptions):
         seed: int = 0

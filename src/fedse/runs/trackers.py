@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fedse.errors import BadInput
 from fedse.events import Event, MadeWith, Warned
 from fedse.plugins import Choice, build
 from fedse.protocols import Closes, Tracker
@@ -43,9 +44,16 @@ class Trackers:
                     tracker.close()
 
 
-def build_trackers(chosen: Iterable[Choice], run: Path) -> list[Tracker]:
-    """Those that an experiment names."""
-    return [build("tracker", choice, run) for choice in chosen]
+def build_trackers(chosen: Iterable[Choice], run: Path, at_sites: bool = False) -> list[Tracker]:
+    """Those that an experiment names. One that wants to read trajectories is refused where they are at the sites."""
+    made: list[Tracker] = []
+    for choice in chosen:
+        made.append(build("tracker", choice, run))
+        if at_sites and getattr(made[-1], "reads_trajectories", False):
+            raise BadInput(
+                f"trackers: '{choice.name}' is set to show trajectories, which never leave the sites: set it to show none."
+            )
+    return made
 
 
 def told_of(run: Path, trackers: Iterable[Tracker], model: Any, at_sites: bool) -> Trackers:
