@@ -15,14 +15,22 @@ from rich.text import Text
 
 from fedse.cli import interrupts
 from fedse.cli.console import make_console
+from fedse.cli.settings import names_in
 from fedse.errors import BadInput
 from fedse.models.card import ModelCard, Presence
 from fedse.models.pulling import pull
-from fedse.plugins import known, resolve
+from fedse.plugins import known, resolve, summary
 
 app = typer.Typer(help="List the base models, or fetch one.")
 
-Name = Annotated[str, typer.Argument(help="A short name such as smollm2, or package.module:Class.", show_default=False)]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="A short name such as smollm2, or package.module:Class.",
+        autocompletion=names_in("model"),
+        show_default=False,
+    ),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -49,8 +57,7 @@ def list_models(
     table.add_column("here?")
     for name in names or known("model"):
         kind = resolve("model", name)
-        what = (kind.__doc__ or "-").strip().splitlines()[0]
-        table.add_row(Text(name), Text(what), *_columns(name, getattr(kind, "card", None)))
+        table.add_row(Text(name), Text(summary(kind)), *_columns(name, getattr(kind, "card", None)))
     make_console().print(table)
 
 
