@@ -20,6 +20,7 @@ from fedse.errors import BadInput
 from fedse.models.card import ModelCard, Presence
 from fedse.models.pulling import pull
 from fedse.plugins import known, resolve, summary
+from fedse.storage.strict_yaml import in_line
 
 app = typer.Typer(help="List the base models, or fetch one.")
 
@@ -58,7 +59,19 @@ def list_models(
     for name in names or known("model"):
         kind = resolve("model", name)
         table.add_row(Text(name), Text(summary(kind)), *_columns(name, getattr(kind, "card", None)))
-    make_console().print(table)
+    console = make_console()
+    console.print(table)
+    for name in names or known("model"):
+        _print_worlds(console, name, getattr(resolve("model", name), "card", None))
+
+
+def _print_worlds(console: Console, name: str, card: ModelCard | None) -> None:
+    if card is None or not card.worlds:
+        return
+    told = f"{name} was made for these worlds, set so; with `model: {name}` a world has this unless its file says otherwise:"
+    console.print(Text(told), soft_wrap=True)
+    for world, settings in card.worlds.items():
+        console.print(Text(f"  {world}: {in_line({**settings.form, **settings.tasks})}"), soft_wrap=True)
 
 
 def _columns(name: str, card: ModelCard | None) -> list[str | Text]:

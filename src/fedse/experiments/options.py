@@ -20,6 +20,7 @@ from fedse.evaluation.side_by_side import AFTER_LEARNING, AS_BROADCAST
 from fedse.experience.buffer import BufferOptions
 from fedse.experiments.file import explain, override
 from fedse.experiments.methods import Method, Sharing, expand
+from fedse.experiments.world_settings import with_world_settings
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import ParticipationOptions
 from fedse.federation.server import LimitOptions
@@ -145,8 +146,8 @@ class Experiment(PluginOptions):
 
     @model_validator(mode="before")
     @classmethod
-    def _method_in_full(cls, content: Any) -> Any:
-        return expand(_without_old_keys(content)) if isinstance(content, Mapping) else content
+    def _in_full(cls, content: Any) -> Any:
+        return expand(with_world_settings(_without_old_keys(content))) if isinstance(content, Mapping) else content
 
     @model_validator(mode="after")
     def _switches_go_together(self) -> Experiment:

@@ -24,6 +24,7 @@ from fedse.experiments.resuming import (
     has_begun,
     world_versions,
 )
+from fedse.experiments.made_for import not_made_for
 from fedse.federation.advice import advice, seen_by_others
 from fedse.federation.wholeness import check, restore
 from fedse.protocols import DependsOnFiles, Tracker
@@ -95,7 +96,8 @@ def _prepared(
     if folder.manifest()["experiment"] != experiment.digest():
         folder.replace_experiment(experiment.to_yaml(), experiment.digest())
     federation = assemble(experiment, components, folder, told, make_engine, first)
-    for warning in [*warnings, *_advice(federation)]:
+    settings = [] if components is None else not_made_for(experiment)
+    for warning in [*settings, *warnings, *_advice(federation)]:
         federation.server.tracker.record(warning)
     return federation
 
