@@ -30,7 +30,9 @@ def options(world: Any, model: Any = "nano") -> dict[str, Any]:
     return one_site(world, model).clients["site"].worlds[0].options
 
 
-@pytest.mark.parametrize("path", [DEMO, *map(str, sorted(RECIPES.glob("nano*.yaml")))], ids=lambda path: Path(path).stem)
+@pytest.mark.parametrize(
+    "path", [DEMO, *map(str, sorted(RECIPES.glob("nano*.yaml")))], ids=lambda path: Path(path).stem
+)
 def test_worlds_by_their_names_alone_are_those_of_the_demo_and_of_nanos_recipes(path: str) -> None:
     content, _ = read_yaml(Path(path))
     written = load_experiment(path)
@@ -52,7 +54,9 @@ def test_what_a_file_says_is_kept() -> None:
 
 def test_the_way_a_world_or_a_model_is_named_makes_no_difference() -> None:
     assert options("fedse.worlds.maze:Maze") == options(Maze) == options({"name": Maze}) == options("maze")
-    assert options("maze", {"name": "nano", "threads": 1}) == options("maze", "fedse.models.nano:Nano") == options("maze")
+    assert (
+        options("maze", {"name": "nano", "threads": 1}) == options("maze", "fedse.models.nano:Nano") == options("maze")
+    )
 
 
 @pytest.mark.parametrize("model", ["tiny", "Qwen/Qwen2.5-0.5B-Instruct", {"name": "table"}])
@@ -70,7 +74,9 @@ def test_a_stored_experiment_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_what_the_model_will_not_understand_is_told_with_its_settings() -> None:
     (told,) = not_made_for(one_site({"name": "maze", "rules": "full", "observation_length": "brief"}))
-    assert "site, maze: the model nano was made for {rules: bare}, and this experiment has {rules: full}" in told.message
+    assert (
+        "site, maze: the model nano was made for {rules: bare}, and this experiment has {rules: full}" in told.message
+    )
     (told,) = not_made_for(one_site("wordle"))
     assert "was not made for this world" in told.message and "babyai, maze, textcraft, webshop" in told.message
     assert told.details == {"client": "site", "world": "wordle"}
@@ -98,3 +104,14 @@ def test_a_run_tells_it_before_its_first_round(table_experiment: Callable[..., E
 
 def test_a_model_of_ones_own_says_it_in_the_same_way() -> None:
     assert options("maze", Picky) == Maze.Options(directions="compass", size=3).model_dump()
+
+
+def test_a_site_that_names_its_own_worlds_gets_them_too(tmp_path: Path) -> None:
+    from fedse.apps.site_file import load_site
+
+    (tmp_path / "experiment.yaml").write_text("name: x\nmodel: nano\nclients:\n  site:\n  other:\n")
+    (tmp_path / "site.yaml").write_text(
+        "name: site\nhub: localhost:9\ninsecure: true\nexperiment: experiment.yaml\nworlds: [maze]\n"
+    )
+    (chosen,) = load_site(tmp_path / "site.yaml").experiment.clients["site"].worlds
+    assert chosen.options == options("maze")

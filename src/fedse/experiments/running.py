@@ -14,6 +14,7 @@ from fedse.experiments.components import (
     check_start,
 )
 from fedse.experiments.file import differences
+from fedse.experiments.made_for import not_made_for
 from fedse.experiments.options import Experiment, load_experiment
 from fedse.experiments.resuming import (
     check_start_adapter,
@@ -24,7 +25,6 @@ from fedse.experiments.resuming import (
     has_begun,
     world_versions,
 )
-from fedse.experiments.made_for import not_made_for
 from fedse.federation.advice import advice, seen_by_others
 from fedse.federation.wholeness import check, restore
 from fedse.protocols import DependsOnFiles, Tracker
