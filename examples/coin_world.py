@@ -1,6 +1,6 @@
 """A world of one's own, complete: how many coins are in the jar?
 
-Check it with `PYTHONPATH=examples fedse worlds check coin_world:CoinWorld`, play it with `fedse play` likewise.
+In this folder, `fedse worlds check coin_world:CoinWorld` checks it and `fedse play coin_world:CoinWorld` plays it.
 """
 
 from fedse.errors import BadInput

@@ -190,6 +190,12 @@ def options_of(kind: str, name: str) -> type[BaseModel]:
     return found
 
 
+def summary(found: type[Any]) -> str:
+    """What a plug-in says of itself: the first line of its docstring."""
+    said = (found.__doc__ or "").strip()
+    return said.splitlines()[0] if said else "-"
+
+
 class Choice(BaseModel):
     """A choice for one slot of the round: a plug-in's name and its options, complete with defaults.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -231,3 +232,19 @@ def test_a_language_model_run_exports_an_adapter_for_peft_and_a_merged_model(tin
     with torch.no_grad():
         ours, theirs = loaded(ids).logits.numpy(), merged(ids).logits.numpy()
     assert np.abs(ours - theirs).max() < 1e-4
+
+
+def test_a_forgotten_setting_is_answered_with_the_command_that_resumes_the_run(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    file, runs = tmp_path / "experiment.yaml", tmp_path / "mine"
+    file.write_text(table_experiment(rounds=1).to_yaml())
+    assert here("run", file, "--set", "exploration.tasks=3", "--runs", runs).exit_code == 0
+    forgotten = here("run", file, "--set", "rounds=2", "--runs", runs)
+    assert forgotten.exit_code == 2 and "(different: exploration.tasks)" in forgotten.stderr
+    assert "remove" not in forgotten.stderr
+    (offered,) = re.findall(r"`fedse (run [^`]*)`", forgotten.stderr)
+    assert here(*offered.split(), "--set", "rounds=2").exit_code == 0
+    assert RunFolder.existing(runs / "table").last_round() == 2
+    fewer = here(*offered.split(), "--set", "rounds=1")
+    assert fewer.exit_code == 2 and "already has 2 rounds" in fewer.stderr and "--set rounds=2" in fewer.stderr

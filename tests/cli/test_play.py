@@ -41,6 +41,14 @@ def test_a_maze_can_be_walked_with_first_letters(app: typer.Typer) -> None:
     assert "Actions: " in result.output
 
 
+def test_the_form_that_the_rules_ask_for_is_understood_and_costs_no_turn(app: typer.Typer) -> None:
+    actions = expert_actions(Maze(), "test-medium-4")
+    typed = "\n".join(f"Thought: let me see.\nAction: {action}" for action in actions)
+    result = CliRunner().invoke(app, ["maze", "--task", "test-medium-4"], input=typed)
+    assert "not valid" not in result.output
+    assert f"You solved the task in {len(actions)} turns." in result.output
+
+
 def test_a_game_of_wordle_can_be_won_and_lost(app: typer.Typer) -> None:
     actions = expert_actions(Wordle(), "test-late-2")
     won = CliRunner().invoke(app, ["wordle", "--task", "test-late-2"], input="\n".join(actions))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from fedse.cli import worlds
+from fedse.cli import console, worlds
 from fedse.errors import BadInput, UnknownName
+from fedse.plugins import resolve, summary
 from fedse.shipped import KNOWN
+from fedse.worlds.world import World
 
 BUILT_IN = {"babyai", "maze", "textcraft", "webshop", "wordle"}
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -27,29 +30,42 @@ def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
 @pytest.mark.parametrize(
     "listed",
     [
-        {"maze", "wordle"},
-        pytest.param({"maze", "textcraft", "webshop", "wordle"}, marks=pytest.mark.slow),
+        ["maze", "wordle"],
+        pytest.param(["maze", "textcraft", "webshop", "wordle"], marks=pytest.mark.slow),
         # BabyAI's floors alone take twice as long as all others, and the tests of that world measure them too.
-        pytest.param(set(KNOWN["world"]), marks=pytest.mark.torture),
+        pytest.param([], marks=pytest.mark.torture),
     ],
     ids=["two", "without babyai", "all"],
 )
-def test_the_list_shows_floor_ceiling_sizes_and_speed(
-    listed: set[str], app: typer.Typer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worlds, "known", lambda kind: listed)
-    result = CliRunner().invoke(app, ["worlds"])
+def test_floor_ceiling_and_speed_are_measured(listed: list[str], app: typer.Typer) -> None:
+    result = CliRunner().invoke(app, ["worlds", "measure", *listed])
     assert result.exit_code == 0
-    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in result.output.splitlines() if "%" in line]
-    assert {(row[0], row[1]) for row in rows} >= {
-        (name, mode) for name in listed & BUILT_IN for mode in ("clean", "original")
-    }
-    for _, mode, sizes, turns, floor, ceiling, speed in rows:
-        assert len(sizes.split("/")) == 3
-        assert int(turns) > 0
-        assert 0 < float(floor.rstrip("%")) < 50
-        assert ceiling == "100.0%" or (mode == "original" and float(ceiling.rstrip("%")) > 90)
+    line = re.compile(r"(\w+), (\w+): floor ([\d.]+)%, ceiling ([\d.]+)% on (\d+) test tasks; ([\d,]+) steps/s")
+    rows = [found.groups() for found in map(line.match, result.output.splitlines()) if found]
+    assert {row[:2] for row in rows} == {(name, mode) for name in listed or BUILT_IN for mode in ("clean", "original")}
+    for _, mode, floor, ceiling, tasks, speed in rows:
+        assert 0 < float(floor) < 50 and int(tasks) > 0
+        assert ceiling == "100.0" or (mode == "original" and float(ceiling) > 90)
         assert int(speed.replace(",", "")) > 0
+
+
+def test_one_mode_with_options_is_measured_by_itself(app: typer.Typer) -> None:
+    result = CliRunner().invoke(app, ["worlds", "measure", "maze", "--set", "mode=original", "--set", "turn_limit=1"])
+    assert result.output.startswith("maze: floor ") and ", ceiling 4.0% on 25 test tasks" in result.output, (
+        "one of the 25 starts is one step from the goal"
+    )
+
+
+def test_every_world_is_listed_with_a_sentence_and_nothing_is_played(
+    app: typer.Typer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(World, "reset", lambda *_, **__: pytest.fail("a list plays nothing"))
+    monkeypatch.setattr(console, "PAGE", 300)
+    result = CliRunner().invoke(app, ["worlds"])
+    assert result.exit_code == 0, result.output
+    for name in KNOWN["world"]:
+        assert summary(resolve("world", name)) in result.output
+    assert "600 / 210 / 210" in result.output and "needs options: url, environment" in result.output
 
 
 def test_check_passes_for_a_short_name_with_options(app: typer.Typer) -> None:

@@ -13,6 +13,7 @@ from fedse.apps.hub_file import ELSEWHERE, load_without_worlds, refuse_what_need
 from fedse.errors import BadInput
 from fedse.experiments.file import explain
 from fedse.experiments.options import ClientOptions, Experiment
+from fedse.experiments.world_settings import for_worlds, made_for
 from fedse.plugins import Choice, ChoiceOf, FilePath, PluginOptions
 from fedse.storage.strict_yaml import read_yaml
 
@@ -107,9 +108,8 @@ def load_site(path: Path) -> Site:
         raise BadInput(f"{path}: settings may not change name, sharing or sending: they are agreed with the hub.")
     site = own.clients.get(options.name)
     if options.worlds is not None:
-        site = (
-            ClientOptions(worlds=options.worlds) if site is None else site.model_copy(update={"worlds": options.worlds})
-        )
+        worlds = ClientOptions(worlds=for_worlds(made_for(own.model.name), content["worlds"])).worlds
+        site = ClientOptions(worlds=worlds) if site is None else site.model_copy(update={"worlds": worlds})
     update: dict[str, Any] = {"clients": {options.name: site}}
     if options.max_megabytes is not None:
         least = min(options.max_megabytes, own.sending.max_megabytes or options.max_megabytes)

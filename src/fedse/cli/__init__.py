@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+import sys
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from fedse import __version__
 from fedse.cli import (
     aggregators,
     compare,
@@ -19,7 +21,9 @@ from fedse.cli import (
     interrupts,
     merge,
     models,
+    new,
     play,
+    plugins,
     profile,
     reference,
     reproduce,
@@ -51,9 +55,25 @@ app = typer.Typer(
     cls=_Group,
     help="Federated self-evolution of language-model agents.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        say(f"fedse {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def fedse(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 app.command("run")(run.run)
 app.command("demo")(demo.demo)
 app.command("eval")(evaluate.evaluate)
@@ -66,6 +86,7 @@ app.command("weigh")(weigh.weigh)
 app.command("show")(show.show)
 app.command("export")(export.export)
 app.command("play")(play.play)
+app.command("plugins")(plugins.plugins)
 app.command("profile")(profile.profile)
 app.command("doctor")(doctor.doctor)
 app.command("reference")(reference.reference)
@@ -73,6 +94,7 @@ app.add_typer(aggregators.app, name="aggregators")
 app.add_typer(hub.app, name="hub")
 app.add_typer(site.app, name="site")
 app.add_typer(models.app, name="models")
+app.add_typer(new.app, name="new")
 app.add_typer(runs.app, name="runs")
 app.add_typer(worlds.app, name="worlds")
 
@@ -80,6 +102,8 @@ app.add_typer(worlds.app, name="worlds")
 def main() -> None:
     # Torch's threads spin while they wait for each other; beside any other busy process that made runs several times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # A class in a file beside the experiment is found as `my_file:MyClass`; last, so that no file here hides a library.
+    sys.path.append("")
     interrupts.never_lose_one()
     try:
         app(prog_name="fedse")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
@@ -12,9 +12,9 @@ from fedse.adapters.plan import in_turn, plan_of
 from fedse.aggregators.check import check_aggregator
 from fedse.cli.console import make_console
 from fedse.cli.findings import tell
-from fedse.cli.settings import Name, Settings, complaint, read_settings
+from fedse.cli.settings import Settings, complaint, names_in, read_settings
 from fedse.errors import BadInput
-from fedse.plugins import known, options_of, resolve
+from fedse.plugins import known, options_of, resolve, summary
 
 app = typer.Typer(help="List the aggregators, or check one.")
 
@@ -41,12 +41,22 @@ def aggregators(context: typer.Context) -> None:
         made = make_aggregator(name, None)
         plans, promised = [plan_of(made).in_round(number) for number in (1, 2)], sorted(getattr(made, "promises", ()))
         trained, given = in_turn(plan.trained for plan in plans), in_turn(plan.sent for plan in plans)
-        table.add_row(name, (made.__doc__ or "").strip().splitlines()[0], ", ".join(promised), trained, given)
+        table.add_row(name, summary(type(made)), ", ".join(promised), trained, given)
     console.print(table)
 
 
 @app.command("check")
-def check(name: Name, settings: Settings = None) -> None:
+def check(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A short name such as mean, or package.module:Class.",
+            autocompletion=names_in("aggregator"),
+            show_default=False,
+        ),
+    ],
+    settings: Settings = None,
+) -> None:
     """Check that an aggregator keeps its promises; for authors of aggregators."""
     console = make_console()
     make_aggregator(name, settings)

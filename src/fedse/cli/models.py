@@ -15,14 +15,23 @@ from rich.text import Text
 
 from fedse.cli import interrupts
 from fedse.cli.console import make_console
+from fedse.cli.settings import names_in
 from fedse.errors import BadInput
 from fedse.models.card import ModelCard, Presence
 from fedse.models.pulling import pull
-from fedse.plugins import known, resolve
+from fedse.plugins import known, resolve, summary
+from fedse.storage.strict_yaml import in_line
 
 app = typer.Typer(help="List the base models, or fetch one.")
 
-Name = Annotated[str, typer.Argument(help="A short name such as smollm2, or package.module:Class.", show_default=False)]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="A short name such as smollm2, or package.module:Class.",
+        autocompletion=names_in("model"),
+        show_default=False,
+    ),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -49,9 +58,20 @@ def list_models(
     table.add_column("here?")
     for name in names or known("model"):
         kind = resolve("model", name)
-        what = (kind.__doc__ or "-").strip().splitlines()[0]
-        table.add_row(Text(name), Text(what), *_columns(name, getattr(kind, "card", None)))
-    make_console().print(table)
+        table.add_row(Text(name), Text(summary(kind)), *_columns(name, getattr(kind, "card", None)))
+    console = make_console()
+    console.print(table)
+    for name in names or known("model"):
+        _print_worlds(console, name, getattr(resolve("model", name), "card", None))
+
+
+def _print_worlds(console: Console, name: str, card: ModelCard | None) -> None:
+    if card is None or not card.worlds:
+        return
+    told = f"{name} was made for these worlds, set so; with `model: {name}` a world has this unless its file says otherwise:"
+    console.print(Text(told), soft_wrap=True)
+    for world, settings in card.worlds.items():
+        console.print(Text(f"  {world}: {in_line({**settings.form, **settings.tasks})}"), soft_wrap=True)
 
 
 def _columns(name: str, card: ModelCard | None) -> list[str | Text]:

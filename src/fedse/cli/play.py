@@ -10,8 +10,9 @@ from rich.panel import Panel
 from rich.text import Text
 
 from fedse.cli.console import VisibleConsole
-from fedse.cli.settings import Name, Settings
+from fedse.cli.settings import Settings, WorldName
 from fedse.cli.worlds import make_world
+from fedse.rollouts.replies import parse
 from fedse.worlds.world import World
 
 _LISTED_ACTIONS = 24
@@ -19,12 +20,12 @@ _LISTED_ACTIONS = 24
 
 
 def play(
-    world: Name,
+    world: WorldName,
     task: Annotated[str | None, typer.Option(help="Id of the task; without it, the first test task.")] = None,
     expert: Annotated[bool, typer.Option("--expert", help="Watch the expert instead of playing.")] = False,
     settings: Settings = None,
 ) -> None:
-    """Play a task of a world in the terminal. Type `quit` to leave."""
+    """Play a task of a world in the terminal: type an action, or `Action: ...` as the rules ask for. `quit` leaves."""
     console = VisibleConsole(highlight=False)
     place = make_world(world, settings)
     chosen = task or place.tasks("test")[0].id
@@ -73,12 +74,16 @@ def _typed_action(console: Console, world: World, known: dict[str, None]) -> str
     known.update(dict.fromkeys(legal))
     try:
         typed = console.input("[cyan]> [/]").strip()
+        while typed.lower().startswith(
+            "thought:"
+        ):  # The first of the two lines that rules ask for; thinking costs no turn.
+            typed = console.input("[cyan]> [/]").strip()
     except (EOFError, KeyboardInterrupt):
         console.print()
         return None
     if typed.lower() in ("quit", "exit"):
         return None
-    return completed(typed, list(known))
+    return completed(parse(typed).action or typed, list(known))
 
 
 def completed(typed: str, actions: list[str]) -> str:

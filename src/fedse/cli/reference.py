@@ -56,7 +56,9 @@ def render() -> str:
 
 
 def _first_line(owner: type) -> str:
-    return (owner.__doc__ or "").strip().splitlines()[0]
+    from fedse.plugins import summary
+
+    return summary(owner)
 
 
 def _table(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -9,10 +10,27 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from fedse.errors import BadInput
-from fedse.plugins import nearest
+from fedse.plugins import known, nearest
 from fedse.storage.strict_yaml import parse_value
 
-Name = Annotated[str, typer.Argument(help="A short name such as maze, or package.module:Class.", show_default=False)]
+
+def names_in(slot: str) -> Callable[[str], list[str]]:
+    """Completes names of a slot's plug-ins in a shell."""
+
+    def completed(beginning: str) -> list[str]:
+        return [name for name in known(slot) if name.startswith(beginning)]
+
+    return completed
+
+
+WorldName = Annotated[
+    str,
+    typer.Argument(
+        help="A short name such as maze, or package.module:Class.",
+        autocompletion=names_in("world"),
+        show_default=False,
+    ),
+]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of it; may be repeated.")
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
@@ -11,16 +12,16 @@ from rich.text import Text
 
 from fedse.cli.console import make_console
 from fedse.cli.findings import tell
-from fedse.cli.settings import Name, Settings, complaint, read_settings
+from fedse.cli.settings import Settings, WorldName, complaint, names_in, read_settings
 from fedse.errors import BadInput, MissingExtra
-from fedse.plugins import known, resolve
+from fedse.plugins import known, resolve, summary
 from fedse.types import SPLITS
 from fedse.worlds.check import check
 from fedse.worlds.reference import ceiling, floor
 from fedse.worlds.speed import steps_per_second
 from fedse.worlds.world import World
 
-app = typer.Typer(help="List the worlds, or check one.")
+app = typer.Typer(help="List the worlds, measure or check one.")
 
 _FLOOR_EPISODES = 600
 """Enough for a standard error of two points."""
@@ -46,48 +47,81 @@ def modes_of(kind: type[World]) -> list[str]:
 
 @app.callback(invoke_without_command=True)
 def worlds(context: typer.Context) -> None:
-    """List the worlds with floor and ceiling on their test tasks, measured now."""
+    """List the worlds: what each is, its tasks and turns. `measure` plays them."""
     if context.invoked_subcommand is not None:
         return
+    table = Table(title="Worlds", title_justify="left")
+    for heading in ("world", "what it is", "mode", "train / validation / test"):
+        table.add_column(heading)
+    table.add_column("turns", justify="right")
+    for name in sorted(known("world")):
+        try:
+            kind = resolve("world", name)
+            what = summary(kind)
+            if needed := [key for key, field in kind.Options.model_fields.items() if field.is_required()]:
+                table.add_row(Text(name), Text(what), "", f"needs options: {', '.join(needed)}", "")
+                continue
+            for number, mode in enumerate(modes_of(kind)):
+                made = kind(mode=mode) if mode else kind()
+                once = ("", "") if number else (Text(name), Text(what))
+                table.add_row(*once, mode, sizes(made), str(made.turn_limit))
+        except MissingExtra as error:
+            table.add_row(Text(name), Text(str(error)), "", "", "")
     console = make_console()
-    table = Table(title="Worlds")
-    table.add_column("world")
-    table.add_column("mode")
-    table.add_column("tasks\n(train / validation / test)", justify="right")
-    for heading in ("turns", "floor", "ceiling", "steps/s"):
-        table.add_column(heading, justify="right")
-    with console.status("Measuring floors, ceilings and speeds"):
-        for name in sorted(known("world")):
-            try:
-                kind = resolve("world", name)
-                if needed := [key for key, field in kind.Options.model_fields.items() if field.is_required()]:
-                    table.add_row(name, "", f"needs options: {', '.join(needed)}")
-                    continue
-                for mode in modes_of(kind):
-                    table.add_row(name, mode, *_measured(kind(mode=mode) if mode else kind()))
-            except MissingExtra as error:
-                table.add_row(name, "", Text(str(error)))
     console.print(table)
-    console.print(
-        "Floor: share of the test tasks that random actions solve. Ceiling: share that the built-in expert solves. "
-        "Steps/s: random play on one core."
+    console.print("fedse play NAME plays one, fedse worlds measure NAME measures its floor, ceiling and speed.")
+
+
+def sizes(world: World) -> str:
+    return " / ".join(str(len(world.tasks(split))) for split in SPLITS)
+
+
+@app.command("measure")
+def measure(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Worlds to measure; default: all that need no options.",
+            autocompletion=names_in("world"),
+            show_default=False,
+        ),
+    ] = None,
+    settings: Settings = None,
+) -> None:
+    """Measure floor, ceiling and speed of worlds on their test tasks; one line as soon as each is known.
+
+    Floor: share of the tasks that random actions solve. Ceiling: share that the built-in expert solves.
+    """
+    console = make_console()
+    for name in names or sorted(known("world")):
+        kind = resolve("world", name)
+        if not names and any(field.is_required() for field in kind.Options.model_fields.values()):
+            continue
+        chosen = settings or []
+        modes = [""] if any(item.startswith("mode=") for item in chosen) else modes_of(kind)
+        for mode in modes:
+            label = f"{name}, {mode}" if mode else name
+            try:
+                world = make_world(name, [*chosen, f"mode={mode}"] if mode else chosen)
+                with console.status(f"Measuring {label}"):
+                    console.print(Text(f"{label}: {_measured(world)}"), soft_wrap=True)
+            except MissingExtra as error:
+                console.print(Text(f"{label}: {error}"), soft_wrap=True)
+                break
+
+
+def _measured(world: World) -> str:
+    tasks = world.tasks("test")
+    repeats = max(3, math.ceil(_FLOOR_EPISODES / len(tasks)))
+    reached = f"{ceiling(world, tasks):.1%}" if world.has_expert else "not known"
+    return (
+        f"floor {floor(world, tasks, repeats):.1%}, ceiling {reached} on {len(tasks)} test tasks; "
+        f"{steps_per_second(world):,.0f} steps/s of random play on one core"
     )
 
 
-def _measured(world: World) -> list[str]:
-    tasks = world.tasks("test")
-    repeats = max(3, math.ceil(_FLOOR_EPISODES / len(tasks)))
-    return [
-        " / ".join(str(len(world.tasks(split))) for split in SPLITS),
-        str(world.turn_limit),
-        f"{floor(world, tasks, repeats):.1%}",
-        f"{ceiling(world, tasks):.1%}" if world.has_expert else "not known",
-        f"{steps_per_second(world):,.0f}",
-    ]
-
-
 @app.command("check")
-def check_world(name: Name, settings: Settings = None) -> None:
+def check_world(name: WorldName, settings: Settings = None) -> None:
     """Check that a world keeps the promises every world makes; for authors of worlds."""
     console = make_console()
     make_world(name, settings)

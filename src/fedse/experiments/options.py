@@ -21,6 +21,7 @@ from fedse.experience.buffer import BufferOptions
 from fedse.experiments.file import explain, override
 from fedse.experiments.methods import Method, Sharing, expand
 from fedse.experiments.old_keys import with_mix, with_new_names
+from fedse.experiments.world_settings import with_world_settings
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import ParticipationOptions
 from fedse.federation.server import LimitOptions
@@ -146,8 +147,8 @@ class Experiment(PluginOptions):
 
     @model_validator(mode="before")
     @classmethod
-    def _method_in_full(cls, content: Any) -> Any:
-        return expand(with_mix(content)) if isinstance(content, Mapping) else content
+    def _in_full(cls, content: Any) -> Any:
+        return expand(with_world_settings(with_mix(content))) if isinstance(content, Mapping) else content
 
     @model_validator(mode="after")
     def _switches_go_together(self) -> Experiment:

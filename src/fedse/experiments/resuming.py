@@ -34,13 +34,23 @@ def conflict(path: Path, experiment: Experiment) -> str:
     stored = experiment_of(folder.path)
     if changed := differences(stored.identity(), experiment.identity()):
         return (
-            f"{path} holds a run of another experiment (different: {', '.join(changed)}): give this one another name, "
-            "or remove the folder."
+            f"{path} holds a run of another experiment (different: {', '.join(changed)}): to resume that run as it was "
+            f"begun, with every `--set` it was begun with, use `{command_of(path)}`; to run this one beside it, give it "
+            "another name (`--set name=...`)."
         )
     done = folder.last_round() or 0
     if experiment.rounds < done:
-        return f"{path} already has {done} rounds, more than the {experiment.rounds} asked for."
+        return (
+            f"{path} already has {done} rounds, more than the {experiment.rounds} asked for: `--set rounds={done}` looks at "
+            "it as it is, and `fedse eval --round` measures an earlier round."
+        )
     return ""
+
+
+def command_of(path: Path) -> str:
+    """What resumes a run, whatever it was begun with."""
+    elsewhere = "" if path.parent == Path("runs") else f" --runs {path.parent}"
+    return f"fedse run {path / 'experiment.yaml'}{elsewhere}"
 
 
 def world_versions(components: Components) -> dict[str, str]:

@@ -14,6 +14,7 @@ from fedse.experiments.components import (
     check_start,
 )
 from fedse.experiments.file import differences
+from fedse.experiments.made_for import not_made_for
 from fedse.experiments.options import Experiment, experiment_of
 from fedse.experiments.resuming import (
     check_start_adapter,
@@ -95,7 +96,8 @@ def _prepared(
     if folder.manifest()["experiment"] != experiment.digest():
         folder.replace_experiment(experiment.to_yaml(), experiment.digest())
     federation = assemble(experiment, components, folder, told, make_engine, first)
-    for warning in [*warnings, *_advice(federation)]:
+    settings = [] if components is None else not_made_for(experiment)
+    for warning in [*settings, *warnings, *_advice(federation)]:
         federation.server.tracker.record(warning)
     return federation
 

@@ -29,7 +29,8 @@ class MostlyInvalid:
         ]
         return (
             f"{where}: almost all actions in round {round} were invalid ({', '.join(shares)}): the model does not speak the "
-            "reply format yet; give it more demonstrations, or a small model a higher learning rate (docs/models.md)."
+            "reply format yet; see whether it was made for these settings of the world (`fedse models`), give it more "
+            "demonstrations, or a small model a higher learning rate (docs/models.md)."
         )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from fedse.models.wheel import WheelSource
 
@@ -18,6 +19,16 @@ class Presence(StrEnum):
     MISSING = "missing"
     IN_CODE = "made in code"
     BRING_YOUR_OWN = "bring your own"
+
+
+@dataclass(frozen=True)
+class WorldSettings:
+    """How a world has to be set for a model that was made for it."""
+
+    form: Mapping[str, Any]
+    """Settings of how rules, observations and replies are written: with others the model understands nothing."""
+    tasks: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the tasks it was made for: others are harder or easier, and that is all."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +45,9 @@ class ModelCard:
     """Where `fedse models pull` gets the files from; without it they cannot be pulled."""
     bring_your_own: bool = False
     """The user names the model, so that there is nothing to say about it beforehand."""
+    worlds: Mapping[str, WorldSettings] = field(default_factory=dict)
+    """The worlds it was made for, if it is of no use elsewhere. An experiment's worlds take these settings where its file
+    says nothing else (`experiments/world_settings.py`)."""
 
     def presence(self) -> Presence:
         if self.bring_your_own:

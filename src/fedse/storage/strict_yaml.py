@@ -122,6 +122,14 @@ def to_yaml(content: Mapping[str, Any]) -> str:
     return yaml.dump(content, Dumper=_StrictDumper, sort_keys=False, allow_unicode=True)
 
 
+def in_line(content: Mapping[str, Any]) -> str:
+    """
+    >>> in_line({"rules": "bare", "levels": ["Pickup"]})
+    '{rules: bare, levels: [Pickup]}'
+    """
+    return yaml.dump(content, Dumper=_StrictDumper, sort_keys=False, default_flow_style=True, width=math.inf).strip()
+
+
 def parse_value(text: str) -> Any:
     """A value as it would stand in the file: `7`, `true`, `1e-3`, `[a, b]` or a word. Raises `YAMLError`."""
     loader = _StrictLoader(text)
