@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 demo: $(READY)
 	$(BIN)/fedse demo
 	@echo
-	@echo "The result is in runs/demo: success.png, and  $(BIN)/fedse show runs/demo"
+	@echo "The result is in runs/demo: success.png. It opens as a page with  $(BIN)/fedse view runs/demo"
 
 # One thread for each of two test processes: more threads than cores wait for each other.
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist worksteal

@@ -30,7 +30,7 @@ LAYERS = [
     {"federation"},
     {"engines"},
     {"experiments"},
-    {"sweeps", "apps", "merging"},
+    {"sweeps", "apps", "merging", "page"},
     {"cli"},
     {"__main__"},
 ]

@@ -33,6 +33,7 @@ from fedse.cli import (
     site,
     sweep,
     transfer,
+    view,
     weigh,
     worlds,
 )
@@ -84,6 +85,8 @@ app.command("transfer")(transfer.transfer)
 app.command("merge")(merge.merge)
 app.command("weigh")(weigh.weigh)
 app.command("show")(show.show)
+app.command("view")(view.view)
+app.command("report")(view.report)
 app.command("export")(export.export)
 app.command("play")(play.play)
 app.command("plugins")(plugins.plugins)

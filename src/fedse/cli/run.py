@@ -52,6 +52,7 @@ def run(
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
     try:
         with progress, prepare(experiment, runs, [progress]) as federation:
+            console.print(f"Watch it on a page, from another terminal: fedse view {folder}", soft_wrap=True)
             left = experiment.rounds_to_play - (federation.run.last_round() or 0)
             if left and experiment.in_process:
                 _print_estimate(console, federation, left)
@@ -71,6 +72,7 @@ def run(
     else:
         console.print(f"Picture: {result.picture}", soft_wrap=True)
     console.print(f"Run: {result.folder}   (fedse show {result.folder})", soft_wrap=True)
+    console.print(f"Open it as a page: fedse view {result.folder}", soft_wrap=True)
 
 
 def _print_estimate(console: Console, federation: Federation, rounds: int) -> None:

@@ -1,4 +1,4 @@
-"""What a buffer's file holds, without its trajectories: digests, round by round, and whose token ids they are."""
+"""What a buffer's file holds, without its trajectories: digests and counts, round by round, and whose token ids they are."""
 
 from __future__ import annotations
 
@@ -38,6 +38,28 @@ def tokenizer_of(path: Path) -> str:
     with look(path) as connection:
         (found,) = connection.execute("SELECT value FROM facts WHERE name = 'fingerprint'").fetchone()
         return str(found)
+
+
+def remembered(path: Path) -> set[tuple[int, str, str, int]]:
+    """Round, world, task and attempt of every exploration that a buffer holds; nothing where there is no buffer yet."""
+    if not path.exists():
+        return set()
+    with look(path) as connection:
+        return set(
+            connection.execute(
+                "SELECT round, world, task, attempt FROM trajectories WHERE purpose = 'explore'"
+            ).fetchall()
+        )
+
+
+def sources(path: Path) -> list[tuple[int, str, str, int]]:
+    """Round, world, purpose and number of the trajectories that a buffer holds; nothing where there is no buffer yet."""
+    if not path.exists():
+        return []
+    with look(path) as connection:
+        return connection.execute(
+            "SELECT round, world, purpose, COUNT(*) FROM trajectories GROUP BY round, world, purpose"
+        ).fetchall()
 
 
 def forget_beginning(path: Path) -> None:

@@ -90,7 +90,7 @@ class RunFolder(RunView):
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Whoever had it may have removed it in between: then this is nobody's lock any more.
-            held, there = os.fstat(self._lock.fileno()), (self.path / _LOCK).stat()
+            held, there = os.fstat(self._lock.fileno()), (self.path / LOCK).stat()
             if (held.st_dev, held.st_ino) != (there.st_dev, there.st_ino):
                 raise FileNotFoundError
         except (BlockingIOError, FileNotFoundError) as error:
@@ -103,7 +103,7 @@ class RunFolder(RunView):
             self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
-                return (self.path / _LOCK).open("w")
+                return (self.path / LOCK).open("w")
             except FileNotFoundError as error:
                 raise RunConflict(f"{self.path} is in use by another process: wait for it or stop it.") from error
 
@@ -122,7 +122,7 @@ class RunFolder(RunView):
         if not (self.path / "manifest.json").exists():
             # Nothing came of it: the disk is left as it was.
             with suppress(OSError):
-                (self.path / _LOCK).unlink()
+                (self.path / LOCK).unlink()
                 for folder in self._made:
                     folder.rmdir()
         self._lock.close()
@@ -213,5 +213,5 @@ class RunFolder(RunView):
             (self.path / "clients").mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-_LOCK = ".lock"
-_OWN = {"experiment.yaml", "manifest.json", _LOCK, ".experiment.yaml.part", ".manifest.json.part"}
+LOCK = ".lock"
+_OWN = {"experiment.yaml", "manifest.json", LOCK, ".experiment.yaml.part", ".manifest.json.part"}

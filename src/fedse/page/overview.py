@@ -1,0 +1,161 @@
+"""The first view: what a run has reached in each world, how far it has come, what it took and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedse.evaluation.curves import curves
+from fedse.evaluation.metrics import wilson
+from fedse.evaluation.paired import macro_interval
+from fedse.experiments.methods import in_words
+from fedse.page.progress import Progress
+from fedse.page.shown import Shown
+from fedse.runs import provenance
+from fedse.runs.in_use import in_use
+
+_FEED = 12
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def overview(shown: Shown) -> dict[str, Any]:
+    """Everything in it is counts, names and the run's own sentences: no trajectory."""
+    events = shown.run.events()
+    progress = Progress(events)
+    found = {} if shown.kind == "site" else curves(shown.run)
+    last = shown.last_round()
+    reports = {number: shown.run.report(number) for number in range(1, last + 1)}
+    experiment = shown.experiment
+    return {
+        "name": shown.name,
+        "kind": shown.kind,
+        "method": in_words(experiment),
+        "model": experiment.model.name,
+        "running": in_use(shown.run.path),
+        "round": progress.round,
+        "done": last,
+        "planned": progress.planned or experiment.rounds_to_play,
+        "began": progress.began,
+        "latest": progress.latest,
+        "left": progress.left(),
+        "place": events[-1].after if events else 0,
+        "worlds": [
+            {
+                "name": name,
+                "rows": [_point(row) for row in rows],
+                "above": above_the_floor(rows),
+                **{key: _most_tasks(rows).get(key) for key in ("floor", "ceiling")},
+            }
+            for name, rows in found.items()
+        ],
+        "means": means(found),
+        "tests": shown.run.evaluation("test", last) if shown.kind != "site" else None,
+        "clients": _clients(shown, progress, reports),
+        "totals": _totals(reports.values()),
+        "problems": [*progress.problems, *_missing(shown)],
+        "feed": progress.feed[-_FEED:],
+        "made_with": [provenance.in_words(maker) for maker in shown.run.makers() if maker],
+    }
+
+
+def means(found: Mapping[str, Rows]) -> list[dict[str, Any]]:
+    """Macro and micro success after each round in which every world was measured."""
+    by_adapter: dict[int, list[Mapping[str, Any]]] = {}
+    for rows in found.values():
+        for row in rows:
+            if row["success"] is not None:
+                by_adapter.setdefault(row["adapter"], []).append(row)
+    points = []
+    for adapter, rows in sorted(by_adapter.items()):
+        if len(rows) < len(found):
+            continue
+        shares = [row["success"] for row in rows]
+        episodes, successes = (sum(row[key] for row in rows) for key in ("episodes", "successes"))
+        points.append(
+            {
+                "adapter": adapter,
+                "macro": sum(shares) / len(shares),
+                "macro_interval": macro_interval(shares, [row["interval"] for row in rows]),
+                "micro": successes / episodes,
+                "micro_interval": wilson(successes, episodes),
+                "episodes": episodes,
+                "floor": sum(row["floor"] for row in rows) / len(rows),
+                "ceiling": _mean([row["ceiling"] for row in rows]),
+            }
+        )
+    return points
+
+
+def above_the_floor(rows: Rows) -> int | None:
+    """The first round after which success is surely above that of a random policy, its whole interval, and stays so."""
+    measured = [row for row in rows if row["success"] is not None]
+    floor = _most_tasks(measured).get("floor", 0.0)
+    first = None
+    for row in reversed(measured):
+        if row["interval"][0] <= floor:
+            break
+        first = row["adapter"]
+    return first
+
+
+def _most_tasks(rows: Rows) -> Mapping[str, Any]:
+    """Rounds in between may be measured on few tasks, and their floor and ceiling too."""
+    return max(rows, key=lambda row: row["episodes"], default={})
+
+
+def _point(row: Mapping[str, Any]) -> dict[str, Any]:
+    keys = ("adapter", "client", "world", "episodes", "success", "interval", "steps", "tokens", "invalid")
+    return {**{key: row[key] for key in keys}, "errors": sum(row["errors"].values())}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _clients(shown: Shown, progress: Progress, reports: Mapping[int, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
+    names = shown.catalogue.clients() if shown.kind == "site" else list(shown.experiment.holdings())
+    states = progress.doing if in_use(shown.run.path) is not False else progress.states
+    return [_client(name, states.get(name), reports) for name in names]
+
+
+def _client(name: str, state: str | None, reports: Mapping[int, Mapping[str, Any] | None]) -> dict[str, Any]:
+    entries = [
+        (number, report["clients"][name])
+        for number, report in reports.items()
+        if report is not None and name in report["clients"]
+    ]
+    nothing: dict[str, Any] = {"counts": {}, "metrics": {}, "state": ""}
+    number, newest = entries[-1] if entries else (None, nothing)
+    return {
+        "client": name,
+        "doing": newest["state"] if state is None else state,
+        "round": number,
+        **{key: newest["counts"].get(key) for key in ("explored", "successes", "errors", "buffer")},
+        "loss": newest["metrics"].get("loss"),
+        "bytes": sum(entry.get("bytes", 0) for _, entry in entries),
+    }
+
+
+def _totals(reports: Any) -> dict[str, Any]:
+    there = [report for report in reports if report is not None]
+    entries = [entry for report in there for entry in report["clients"].values()]
+    return {
+        "seconds": sum(report["seconds"] for report in there),
+        "sampled": sum(entry["counts"].get("agent_tokens", 0) for entry in entries),
+        "learned": int(sum(entry["metrics"].get("tokens", 0) for entry in entries)),
+        "up": sum(entry.get("bytes", 0) for entry in entries),
+        "down": sum(
+            (report.get("broadcast_bytes", 0) + report.get("library_bytes", 0)) * len(report["clients"])
+            for report in there
+        ),
+    }
+
+
+def _missing(shown: Shown) -> list[dict[str, Any]]:
+    missing = [] if shown.kind == "site" else shown.run.missing()
+    return [
+        {"time": None, "round": None, "text": f"{path.name} of {path.parent.name} is missing.", "times": 1}
+        for path in missing
+    ]
