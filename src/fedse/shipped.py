@@ -14,6 +14,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "reasoning_gym": "fedse.worlds.foreign.reasoning_gym_task:ReasoningGymTask",
         "agentgym": "fedse.worlds.foreign.agentgym_client:AgentGymServer",
         "tools": "fedse.worlds.foreign.tool_class:ToolClass",
+        "openenv": "fedse.worlds.foreign.openenv_client:OpenEnvServer",
     },
     "model": {
         "nano": "fedse.models.nano:Nano",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ from fedse.cli import console, worlds
 from fedse.errors import BadInput, UnknownName
 from fedse.plugins import resolve, summary
 from fedse.shipped import KNOWN
+from fedse.worlds.foreign.openenv_wire import OpenEnvFailed
 from fedse.worlds.world import World
 
 BUILT_IN = {"babyai", "maze", "textcraft", "webshop", "wordle"}
@@ -114,3 +119,26 @@ def test_an_unknown_world_is_answered_with_the_known_ones(app: typer.Typer) -> N
     result = CliRunner().invoke(app, ["worlds", "check", "mase"])
     assert isinstance(result.exception, UnknownName)
     assert "did you mean 'maze'?" in str(result.exception)
+
+
+def test_a_served_world_is_played_until_ctrl_c(app: typer.Typer) -> None:
+    from fedse.worlds.foreign.openenv_client import OpenEnvServer
+
+    line = [sys.executable, "-m", "fedse", "worlds", "serve", "coin_world:CoinWorld", "--port", "0"]
+    path = os.pathsep.join([str(EXAMPLES), os.environ.get("PYTHONPATH", "")])
+    serving = subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path})
+    try:
+        told = serving.stdout.readline() if serving.stdout else ""
+        found = re.match(r"coins is served at (http://127\.0\.0\.1:\d+) in OpenEnv's protocol\.", told)
+        assert found, told
+        world = OpenEnvServer(url=found[1], text="text")
+        world.reset(options={"task": "test-3"})
+        assert world.step("guess 0")[0] == "There are more than 0."
+        serving.send_signal(signal.SIGINT)
+        assert serving.wait(20) == 0
+    finally:
+        serving.kill()
+    with pytest.raises(OpenEnvFailed):
+        world.step("guess 0")
+    result = CliRunner().invoke(app, ["worlds", "serve", "maze", "--set", "size=huge"])
+    assert isinstance(result.exception, BadInput)

@@ -1,8 +1,9 @@
-"""`fedse worlds`: what there is, and whether a world keeps its promises."""
+"""`fedse worlds`: what there is, whether a world keeps its promises, and one offered to others."""
 
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from rich.table import Table
 from rich.text import Text
 
-from fedse.cli.console import make_console
+from fedse.cli.console import make_console, say
 from fedse.cli.findings import tell
 from fedse.cli.settings import Settings, WorldName, complaint, names_in, read_settings
 from fedse.errors import BadInput, MissingExtra
@@ -21,7 +22,7 @@ from fedse.worlds.reference import ceiling, floor
 from fedse.worlds.speed import steps_per_second
 from fedse.worlds.world import World
 
-app = typer.Typer(help="List the worlds, measure or check one.")
+app = typer.Typer(help="List the worlds, measure, check or serve one.")
 
 _FLOOR_EPISODES = 600
 """Enough for a standard error of two points."""
@@ -128,3 +129,25 @@ def check_world(name: WorldName, settings: Settings = None) -> None:
     with console.status(f"Checking {name}"):
         findings = check(lambda: make_world(name, settings))
     tell(console, name, findings)
+
+
+@app.command("serve")
+def serve_world(
+    name: Name,
+    settings: Settings = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen at; by default only this machine reaches it.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen at; 0 takes a free one.", min=0, max=65535)] = 8000,
+    sessions: Annotated[int, typer.Option(help="Episodes that may be played at once.", min=1)] = 64,
+) -> None:
+    """Offer a world to others in OpenEnv's protocol, until Ctrl-C."""
+    from fedse.worlds.serving.server import WorldServer
+
+    world = make_world(name, settings)
+    with WorldServer(world.name, lambda: make_world(name, settings), host, port, sessions) as server:
+        say(f"{world.name} is served at {server.url} in OpenEnv's protocol. Ctrl-C ends it.")
+        if server.reached_by_others:
+            say("Whoever reaches this address can play the world and read its tasks.", err=True)
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()

@@ -19,12 +19,11 @@ from fedse.errors import BadInput
 from fedse.plugins import nearest
 from fedse.storage.strict_json import parse
 from fedse.visible import short
+from fedse.worlds.foreign.guesses import choice, chosen, few_values
 
 CALL_FORM = '{"tool": "NAME", "args": {...}}'
 FINISH = "finish"
 """Ends the episode. A model that needs no more tools says so in TRL by calling none; here it calls this."""
-_DIGITS = 10
-"""Whole numbers without bounds are guessed below this."""
 
 
 @dataclass(frozen=True)
@@ -131,37 +130,8 @@ def _shown(signature: inspect.Signature, hints: Mapping[str, Any]) -> str:
 
 def guess(tools: Sequence[Tool], draw: float) -> str | None:
     """Any call whose arguments have few values, chosen by a number in [0, 1); None where no tool has such."""
-    open_to_guesses = {tool.name: found for tool in tools if (found := _guesses(tool.schema)) is not None}
-    if not open_to_guesses:
+    candidates = [(tool.name, found) for tool in tools if (found := few_values(tool.schema)) is not None]
+    if not candidates:
         return None
-    name, draw = _chosen(list(open_to_guesses), draw)
-    arguments = {}
-    for argument, values in open_to_guesses[name].items():
-        arguments[argument], draw = _chosen(values, draw)
-    return written(name, **arguments)
-
-
-def _chosen(values: Sequence[Any], draw: float) -> tuple[Any, float]:
-    """One of the values, and what is left of the number for further choices."""
-    place = draw * len(values)
-    return values[int(place)], place - int(place)
-
-
-def _guesses(schema: Mapping[str, Any]) -> dict[str, Sequence[Any]] | None:
-    """Values to try for each argument that must be given; None where one of them has no few values."""
-    properties = schema.get("properties", {})
-    found = {name: _values(properties.get(name, {})) for name in schema.get("required", ())}
-    return None if any(values is None for values in found.values()) else found  # type: ignore[return-value]
-
-
-def _values(schema: Mapping[str, Any]) -> Sequence[Any] | None:
-    if "enum" in schema:
-        return list(schema["enum"])
-    if "const" in schema:
-        return [schema["const"]]
-    if schema.get("type") == "boolean":
-        return [False, True]
-    if schema.get("type") == "integer":
-        low = int(schema.get("minimum", 0))
-        return range(low, max(low, int(schema.get("maximum", low + _DIGITS - 1))) + 1)
-    return None
+    (name, values), left = chosen(candidates, draw)
+    return written(name, **choice(values, left))
