@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import itertools
 import json
+import os
 import re
 import shlex
 import tomllib
@@ -28,6 +29,7 @@ from fedse import load_experiment
 from fedse.cli import app
 from fedse.errors import FedseError
 from fedse.experiments.options import Experiment
+from fedse_command import command
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -120,6 +122,17 @@ def test_python_runs_or_at_least_what_it_imports_is_there(block: Block, beside: 
             assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert (folder / f"{node.module}.py").exists() or importlib.util.find_spec(node.module.split(".")[0])
+
+
+@pytest.mark.parametrize("page", sorted({block.page for block in fenced("bash") if "learn" in block.page}))
+def test_the_scripts_of_the_pages_to_learn_from_run(page: str, beside: Callable[[str], Path]) -> None:
+    folder = beside(page)
+    for block in fenced("bash"):
+        for line in block.text.splitlines() if block.page == page else []:
+            program, *words = shlex.split(line.removeprefix("PYTHONPATH=. "))
+            assert program == "fedse"
+            done = command(*words, folder=folder, environment={**os.environ, "PYTHONPATH": str(folder)})
+            assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("block", fenced("json", "toml"), ids=named)
