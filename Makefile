@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all torture lint format docs reference speed-gpu speed-cpu clean
+.PHONY: demo test test-all torture lint format docs package reference speed-gpu speed-cpu clean
 
 demo: $(READY)
 	$(BIN)/fedse demo
@@ -40,6 +40,19 @@ format: $(READY)
 # The site, in build/site. A link or anchor that leads nowhere is an error.
 docs: $(READY)
 	$(BIN)/properdocs build --strict --quiet -f mkdocs.yml
+
+# Distributions in dist/, checked as an index does; then the demo, cut short, from the wheel in an empty environment.
+PACKAGE := build/package
+package:
+	rm -rf dist $(PACKAGE)
+	$(PYTHON) -m venv $(PACKAGE)/tools
+	$(PACKAGE)/tools/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	$(PACKAGE)/tools/bin/python -m build --outdir dist
+	$(PACKAGE)/tools/bin/twine check --strict dist/*
+	$(PYTHON) -m venv $(PACKAGE)/empty
+	$(PACKAGE)/empty/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH)
+	$(PACKAGE)/empty/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[model,plots,babyai,textcraft,webshop]"
+	cd $(PACKAGE) && empty/bin/fedse demo --set rounds=1 --set exploration.tasks=4 --set evaluation.tasks=4
 
 reference: $(READY)
 	$(BIN)/fedse reference > docs/reference.md
