@@ -133,7 +133,7 @@ def check_world(name: WorldName, settings: Settings = None) -> None:
 
 @app.command("serve")
 def serve_world(
-    name: Name,
+    name: WorldName,
     settings: Settings = None,
     host: Annotated[
         str, typer.Option(help="Address to listen at; by default only this machine reaches it.")
