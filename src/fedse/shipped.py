@@ -15,6 +15,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "agentgym": "fedse.worlds.foreign.agentgym_client:AgentGymServer",
         "tools": "fedse.worlds.foreign.tool_class:ToolClass",
         "openenv": "fedse.worlds.foreign.openenv_client:OpenEnvServer",
+        "mcp": "fedse.worlds.foreign.mcp_tools:McpTools",
     },
     "model": {
         "nano": "fedse.models.nano:Nano",

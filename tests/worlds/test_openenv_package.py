@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -22,6 +21,7 @@ from fedse.worlds.foreign.openenv_client import OpenEnvServer
 from fedse.worlds.foreign.openenv_wire import OpenEnvFailed
 from fedse.worlds.maze import Maze
 from fedse.worlds.serving.server import WorldServer
+from other_packages import environment_with
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(1200)]
 VERSION = "openenv==0.10.0"
@@ -87,13 +87,7 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the programs of a virtual environment with OpenEnv's package."""
-    folder = tmp_path_factory.mktemp("openenv")
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    programs = folder / "venv" / "bin"
-    done = subprocess.run([programs / "pip", "install", "-q", VERSION], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"{VERSION} cannot be installed here: {done.stderr[-300:]}")
-    return programs
+    return environment_with(VERSION, folder=tmp_path_factory.mktemp("openenv")).parent
 
 
 @pytest.fixture(scope="module")

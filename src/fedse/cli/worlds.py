@@ -139,7 +139,7 @@ def serve_world(
         str, typer.Option(help="Address to listen at; by default only this machine reaches it.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen at; 0 takes a free one.", min=0, max=65535)] = 8000,
-    sessions: Annotated[int, typer.Option(help="Episodes that may be played at once.", min=1)] = 64,
+    sessions: Annotated[int, typer.Option(help="Episodes that may be played at once.", min=1)] = 256,
 ) -> None:
     """Offer a world to others in OpenEnv's protocol, until Ctrl-C."""
     from fedse.worlds.serving.server import WorldServer

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import gymnasium
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedse.errors import BadInput
+from fedse.seeds import stream
+from fedse.types import Split, Task
 from fedse.worlds.foreign.adapter import REPLY_FORM, SeededWorld, unknown
+from fedse.worlds.foreign.task_ids import Named, TaskId, named_tasks
 from fedse.worlds.foreign.toy_text import TOY_TEXT, Known, plain, readable
 from fedse.worlds.world import Turn
 
@@ -42,10 +45,50 @@ class GymnasiumText(SeededWorld):
         """An episode that ended by itself with at least this reward is a success; empty means built-in, or 1."""
         turn_limit: int | None = Field(default=None, ge=1)
         """Turns per episode; empty means the environment's own limit, or 50."""
+        task_ids: dict[Split, list[TaskId]] = Field(default_factory=dict)
+        """Ids of the tasks by split, for an environment that is made for one task. Without `validation`, a fifth of `train`
+        is set apart for it; empty means that a task is a seed."""
+        task_key: str = "task_id"
+        """Keyword of the environment's constructor that takes such an id."""
+        info: list[str] = Field(default_factory=list)
+        """Entries of the `info` that comes with the first observation, told before it, such as `policy` or `task.ticket`."""
+
+        @model_validator(mode="after")
+        def _tasks_fit(self) -> Self:
+            fields = type(self).model_fields
+            idle = ("train_tasks", "pool") if self.task_ids else ("task_key",)
+            if changed := [key for key in idle if getattr(self, key) != fields[key].default]:
+                raise ValueError(f"`{changed[0]}` has no effect {'beside' if self.task_ids else 'without'} `task_ids`")
+            if self.task_ids:
+                named_tasks(self.task_ids)
+            return self
 
     options: Options
 
+    # Tasks
+
+    @cached_property
+    def _named(self) -> Named:
+        return named_tasks(self.options.task_ids)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        return [Task(name) for name in self._named[split]] if self.options.task_ids else super().tasks(split)
+
+    def seed_of(self, task: str) -> int:
+        return stream("task id", task) % 2**31 if self.options.task_ids else super().seed_of(task)
+
+    def _made_for(self, task: str) -> gymnasium.Env[Any, Any]:
+        """The environment for a task. One that is made for a single task is made anew."""
+        if self.options.task_ids and task != self._made_of:
+            self.close()
+            self.__dict__.pop("_env", None)
+            self._made_of = task
+        return self._env
+
     # The environment
+
+    _made_of = ""
+    """The task that the environment was made for; empty means the first one."""
 
     @cached_property
     def _env(self) -> gymnasium.Env[Any, Any]:
@@ -62,6 +105,9 @@ class GymnasiumText(SeededWorld):
     def _made(self) -> gymnasium.Env[Any, Any]:
         module, _, attribute = self.options.env.partition(":")
         options: dict[str, Any] = dict(self.options.env_options)
+        if self.options.task_ids:
+            known = {name: item for own in self._named.values() for name, item in own.items()}
+            options[self.options.task_key] = known[self._made_of or next(iter(known))]
         if attribute.isidentifier():
             try:
                 kind = getattr(importlib.import_module(module), attribute)
@@ -99,8 +145,10 @@ class GymnasiumText(SeededWorld):
     def _words(self) -> dict[str, int] | None:
         """Words of the numbered actions; None where an action is a text."""
         space = self._env.action_space
-        if isinstance(space, gymnasium.spaces.Text):
-            return None
+        with self._fence.inside():
+            # Some environments have a space of their own for texts.
+            if isinstance(space, gymnasium.spaces.Text) or space.contains("a text"):
+                return None
         if not isinstance(space, gymnasium.spaces.Discrete):
             raise BadInput(
                 f"gymnasium: actions of '{self.options.env}' are {type(space).__name__}; only Text and Discrete fit."
@@ -155,13 +203,14 @@ class GymnasiumText(SeededWorld):
     # Play
 
     def start(self, task: str) -> str:
-        env, seed = self._env, self.seed_of(task)
+        env, seed = self._made_for(task), self.seed_of(task)
         self._fence.seed(seed)
         with self._fence.inside():
             observation, self._info = env.reset(seed=seed)
             env.action_space.seed(seed)
             self._return, self._view_now = 0.0, self._view(observation)
-        return self._view_now
+            told = [_told(self._info, name) for name in self.options.info]
+        return "\n".join([*told, self._view_now]).strip() if told else self._view_now
 
     def play(self, action: str) -> Turn:
         meant: Any = action if self._words is None else self._words.get(action.strip().rstrip(".").lower())
@@ -197,3 +246,15 @@ class GymnasiumText(SeededWorld):
     def close(self) -> None:
         if "_env" in self.__dict__:
             self._env.close()
+
+
+def _told(info: Any, name: str) -> str:
+    """An entry of `info` as text: a list item by item, and `a.b` for what `a` holds under `b`."""
+    value = info
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else getattr(value, part, None)
+        if value is None:
+            raise BadInput(
+                f"gymnasium: the environment's info has no '{name}'; it has: {', '.join(info) or 'nothing'}."
+            )
+    return "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
