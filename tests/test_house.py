@@ -30,7 +30,7 @@ LAYERS = [
     {"federation"},
     {"engines"},
     {"experiments"},
-    {"sweeps", "apps", "merging", "page"},
+    {"sweeps", "apps", "merging", "page", "serving"},
     {"cli"},
     {"__main__"},
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -159,6 +160,10 @@ def test_experience_is_exported(finished: Path, tmp_path: Path) -> None:
     documents = [json.loads(line) for line in (tmp_path / "east.atif").read_text().splitlines()]
     assert [document["extra"]["task"] for document in documents] == [record["task"] for record in records]
     assert not any("metrics" in step for document in documents for step in document["steps"]), "bytes are no token ids"
+    shutil.copytree(finished, tmp_path / "hub", ignore=shutil.ignore_patterns("clients"))
+    hub = command("export", tmp_path / "hub", tmp_path / "none.atif")
+    assert hub.returncode == 2 and "it is with the sites of this run" in hub.stderr
+    assert not (tmp_path / "none.atif").exists()
     assert command("export", finished, tmp_path / "x.csv", "--what", "experience", "--client", "east").returncode == 2
     assert command("export", finished, tmp_path / "merged", "--what", "merged").returncode == 2
     assert not (tmp_path / "merged").exists()

@@ -29,6 +29,7 @@ from fedse.cli import (
     reproduce,
     run,
     runs,
+    serve,
     show,
     site,
     sweep,
@@ -88,6 +89,7 @@ app.command("show")(show.show)
 app.command("view")(view.view)
 app.command("report")(view.report)
 app.command("export")(export.export)
+app.command("serve")(serve.serve)
 app.command("play")(play.play)
 app.command("plugins")(plugins.plugins)
 app.command("profile")(profile.profile)

@@ -109,6 +109,7 @@ def _write_model(folder: RunView, target: Path, what: What, number: int, client:
 
 
 def _experience(folder: RunView, target: Path, client: str) -> int:
+    from fedse.errors import BadInput
     from fedse.experience.buffer import read_file
     from fedse.experience.export import ATIF
     from fedse.experience.export import export as write
@@ -116,6 +117,8 @@ def _experience(folder: RunView, target: Path, client: str) -> int:
     from fedse.federation.wholeness import check_experience
 
     clients = known_clients(folder, client)
+    if not clients:
+        raise BadInput(f"{folder.path} holds no experience: it is with the sites of this run, and stays there.")
     chosen = [client] if client else clients
     check_experience(folder, chosen)
     buffers = [folder.client_folder(name) / "buffer.sqlite" for name in chosen]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from functools import cached_property
 from pathlib import Path
@@ -47,6 +48,8 @@ class Mlflow:
         """Made when there is something to write: a run that is refused leaves nothing behind."""
         from mlflow import MlflowClient
 
+        # It would say between our lines that it makes its tables.
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
         self._folder.mkdir(parents=True, exist_ok=True)
         return MlflowClient(tracking_uri=f"sqlite:///{self._folder / DATABASE}")
 
