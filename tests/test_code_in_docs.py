@@ -39,7 +39,7 @@ FENCE = re.compile(
 )
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Programs of others: their lines follow their own documentation.
-FOREIGN = {"vllm", "llama-server", "transformers", "hf", "tensorboard", "export", "cd", "for", "done"}
+FOREIGN = {"vllm", "llama-server", "podman", "transformers", "hf", "tensorboard", "export", "cd", "for", "done"}
 
 
 class Block(NamedTuple):
@@ -129,7 +129,7 @@ def test_the_scripts_of_the_pages_to_learn_from_run(page: str, beside: Callable[
     folder = beside(page)
     for block in fenced("bash"):
         for line in block.text.splitlines() if block.page == page else []:
-            program, *words = shlex.split(line.removeprefix("PYTHONPATH=. "))
+            program, *words = shlex.split(line)
             assert program == "fedse"
             done = command(*words, folder=folder, environment={**os.environ, "PYTHONPATH": str(folder)})
             assert done.returncode == 0, done.stdout + done.stderr
