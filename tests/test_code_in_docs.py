@@ -81,11 +81,11 @@ def test_no_block_is_of_a_kind_that_nobody_looks_at() -> None:
 
 @pytest.fixture
 def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """A folder with all files of a page, in which its code can be imported."""
+    """A folder with all files of a page, and with the modules of the others, which it may use."""
 
     def folder(page: str) -> Path:
         for block in fenced("python", "yaml"):
-            if block.page == page and block.title:
+            if block.title and (block.page == page or block.kind == "python"):
                 (tmp_path / block.title).write_text(block.text)
         monkeypatch.chdir(tmp_path)
         monkeypatch.syspath_prepend(tmp_path)
