@@ -11,7 +11,7 @@ from fedse.cli import app
 
 
 def render() -> str:
-    return "\n".join(_command(get_command(app), "fedse", 2))
+    return "\n".join(["## All arguments", "", *_command(get_command(app), "fedse", 3)])
 
 
 def _command(command: click.Command, path: str, level: int) -> Iterator[str]:

@@ -39,7 +39,7 @@ FENCE = re.compile(
 )
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Programs of others: their lines follow their own documentation.
-FOREIGN = {"vllm", "llama-server", "transformers", "hf", "tensorboard", "export", "cd", "for", "done"}
+FOREIGN = {"vllm", "llama-server", "podman", "transformers", "hf", "tensorboard", "export", "cd", "for", "done"}
 
 
 class Block(NamedTuple):
@@ -81,11 +81,11 @@ def test_no_block_is_of_a_kind_that_nobody_looks_at() -> None:
 
 @pytest.fixture
 def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """A folder with all files of a page, in which its code can be imported."""
+    """A folder with all files of a page, and with the modules of the others, which it may use."""
 
     def folder(page: str) -> Path:
         for block in fenced("python", "yaml"):
-            if block.page == page and block.title:
+            if block.title and (block.page == page or block.kind == "python"):
                 (tmp_path / block.title).write_text(block.text)
         monkeypatch.chdir(tmp_path)
         monkeypatch.syspath_prepend(tmp_path)
@@ -129,7 +129,7 @@ def test_the_scripts_of_the_pages_to_learn_from_run(page: str, beside: Callable[
     folder = beside(page)
     for block in fenced("bash"):
         for line in block.text.splitlines() if block.page == page else []:
-            program, *words = shlex.split(line.removeprefix("PYTHONPATH=. "))
+            program, *words = shlex.split(line)
             assert program == "fedse"
             done = command(*words, folder=folder, environment={**os.environ, "PYTHONPATH": str(folder)})
             assert done.returncode == 0, done.stdout + done.stderr

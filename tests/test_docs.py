@@ -12,6 +12,7 @@ import pytest
 
 from fedse.cli.reference import render
 from fedse.experience.buffer import read_file
+from fedse.shipped import KNOWN
 from fedse_command import command
 
 ROOT = Path(__file__).parents[1]
@@ -25,18 +26,29 @@ def fedse(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def contributed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all files of the pages about plug-ins."""
     folder = tmp_path_factory.mktemp("contributing")
-    for name, content in BLOCK.findall((ROOT / "CONTRIBUTING.md").read_text()):
-        (folder / name).write_text(content)
+    for page in (ROOT / "docs/learn/first_world.md", *(ROOT / "docs/howto").glob("*.md")):
+        for name, content in BLOCK.findall(page.read_text()):
+            assert not (folder / name).exists(), f"two files are called {name}"
+            (folder / name).write_text(content)
     return folder
 
 
-def test_the_contributing_guides_world_passes_the_checker(contributed: Path) -> None:
-    done = fedse("worlds", "check", "number_world:NumberWorld", folder=contributed)
+def test_the_first_aggregator_keeps_its_promises(contributed: Path) -> None:
+    done = fedse("aggregators", "check", "by_success:BySuccess", folder=contributed)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_contributing_guides_experiment_runs(contributed: Path) -> None:
+def test_every_kind_of_plug_in_has_a_page_with_an_example_that_the_experiment_of_all_uses() -> None:
+    pages = {page.stem for page in (ROOT / "docs/howto").glob("*.md")}
+    assert KNOWN.keys() <= pages
+    together = (ROOT / "docs/howto/plugins.md").read_text().partition("mine.yaml")[2]
+    own = {name for page in (ROOT / "docs/howto").glob("*.md") for name, _ in BLOCK.findall(page.read_text())}
+    assert [name for name in own if name.endswith(".py") and f"{name[:-3]}:" not in together] == []
+
+
+def test_the_experiment_with_all_examples_runs_and_ends_above_the_floor(contributed: Path) -> None:
     done = fedse("run", "mine.yaml", folder=contributed)
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads((contributed / "runs/mine/rounds/0003/report.json").read_text())
@@ -50,6 +62,9 @@ def test_the_contributing_guides_experiment_runs(contributed: Path) -> None:
     assert len(list((contributed / "runs/mine/clients/here/private").glob("*.safetensors"))) == 3, (
         "the mix keeps its own"
     )
+    assert sum(item.round == 0 for item in kept) == 5, "the shorter half of ten demonstrations"
+    closing = json.loads((contributed / "runs/mine/evaluations/validation-0003.json").read_text())
+    assert all(row["success"] > row["floor"] + 0.3 for row in closing["worlds"])
 
 
 def test_the_reference_is_what_fedse_reference_prints() -> None:

@@ -38,5 +38,11 @@ def commands(command: click.Command, path: str) -> list[str]:
 
 def test_every_command_is_on_the_page_about_commands_with_its_options() -> None:
     page = render()
-    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == commands(get_command(app), "fedse")
+    assert re.findall(r"^### (.+)$", page, re.MULTILINE) == commands(get_command(app), "fedse")
     assert "| `--max-minutes` |" in page and "| `FILE` | required |" in page
+
+
+def test_the_written_page_about_commands_names_every_top_command() -> None:
+    page = (ROOT / "docs/cli.md").read_text()
+    tops = {path.split()[1] for path in commands(get_command(app), "fedse")}
+    assert [name for name in tops if f"fedse {name}" not in page] == []

@@ -39,5 +39,5 @@ def plugins(
     console = make_console()
     console.print(table)
     console.print(
-        "What each option means: docs/reference.md, or fedse reference. A class of your own: CONTRIBUTING.md."
+        "What each option means: docs/reference.md, or fedse reference. A class of your own: docs/howto/plugins.md."
     )
