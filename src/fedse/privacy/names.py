@@ -28,17 +28,8 @@ METRICS = frozenset({"loss", "first_loss", "steps", "tokens", "padded_share", "s
 """Of any learner. One that measures something else names it in its attribute `metrics`."""
 _ELSEWHERE = (
     # Errors of fedse that are not in `errors`, and what stands in their place when a message gets no answer.
-    *(
-        "OtherTerms",
-        "HubFailed",
-        "RunFailed",
-        "RunLost",
-        "ServerLost",
-        "KeyIsSpent",
-        "Refused",
-        "AgentGymFailed",
-        "OpenEnvFailed",
-    ),
+    *("OtherTerms", "HubFailed", "RunFailed", "RunLost", "ServerLost", "KeyIsSpent", "Refused"),
+    *("AgentGymFailed", "OpenEnvFailed", "McpFailed"),
     *("Lost", "UnreadableAnswer", "UnknownFailure"),
     *("AppNotLoaded", "AppFailed", "AppCrashed", "PreconditionFailed", "BundleRefused"),
     # Of the libraries that sites use.
