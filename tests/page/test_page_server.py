@@ -117,6 +117,11 @@ def test_nothing_else_can_be_had(server: PageServer, path: str) -> None:
     assert status == 404 and len(content) < 200
 
 
+def test_why_something_cannot_be_shown_is_an_answer(server: PageServer) -> None:
+    status, _, content = ask(server, f"/{server.token}/api/small/compare")
+    assert status == 200 and json.loads(content) == {"error": "Choose two runs or more."}
+
+
 def test_it_only_reads(server: PageServer) -> None:
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         assert ask(server, f"/{server.token}/", method)[0] == 501

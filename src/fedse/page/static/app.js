@@ -2,6 +2,7 @@
 import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./htm.js";
 import * as f from "./format.js";
 import { Clients } from "./clients.js";
+import { Compare } from "./compare.js";
 import { Left } from "./left.js";
 import { Overview } from "./overview.js";
 import { Dialog, Empty, link } from "./parts.js";
@@ -14,9 +15,10 @@ const TABS = [
   ["clients", "Clients"],
   ["trajectories", "Trajectories"],
   ["left", "What left"],
+  ["compare", "Compare"],
 ];
 const KEYS = [
-  ["1 to 4", "the views"],
+  ["1 to 5", "the views"],
   ["/", "search in all trajectories"],
   ["j  k", "next and previous: row in the list, step in a trajectory"],
   ["Enter", "open the row"],
@@ -93,14 +95,14 @@ function Run({ runs, run, place, go }) {
       ${runs.length > 1
         ? html`<select class="run" aria-label="Run" value=${run} onChange=${(event) => go(link(event.target.value, now))}>${runs.map(({ name }) => html`<option value=${name} selected=${name === run}>${name}</option>`)}</select>`
         : html`<span class="run">${run}</span>`}
-      <nav aria-label="Views">${TABS.map(([name, title]) => html`<a href=${link(run, name)} aria-current=${name === now ? "page" : null}>${title}</a>`)}</nav>
+      <nav aria-label="Views">${TABS.filter(([name]) => name !== "compare" || runs.length > 1).map(([name, title]) => html`<a href=${link(run, name)} aria-current=${name === now ? "page" : null}>${title}</a>`)}</nav>
       <${State} found=${found} />
       <${Theme} />
     </header>
-    <main>${error ? html`<${Empty} title="This run cannot be shown">${error}<//>` : found ? html`<${Shown} key=${view} view=${view} run=${run} found=${found} asked=${place.run === run ? place.asked : {}} version=${version} go=${go} />` : html`<p class="wait">Reading the run…</p>`}</main>`;
+    <main>${error ? html`<${Empty} title="This run cannot be shown">${error}<//>` : found ? html`<${Shown} key=${view} view=${view} run=${run} found=${found} runs=${runs} asked=${place.run === run ? place.asked : {}} version=${version} go=${go} />` : html`<p class="wait">Reading the run…</p>`}</main>`;
 }
 
-function Shown({ view, run, found, asked, version, go }) {
+function Shown({ view, run, runs, found, asked, version, go }) {
   const [problem] = useErrorBoundary();
   if (problem) return html`<${Empty} title="This view broke">${String(problem)}<//>`;
   const given = { source, run, asked, version, go };
@@ -108,6 +110,7 @@ function Shown({ view, run, found, asked, version, go }) {
   if (view === "trajectories") return html`<${Trajectories} ...${given} />`;
   if (view === "trajectory") return html`<${Trajectory} ...${given} />`;
   if (view === "left") return html`<${Left} ...${given} />`;
+  if (view === "compare") return html`<${Compare} runs=${runs} ...${given} />`;
   return html`<${Overview} run=${run} found=${found} />`;
 }
 

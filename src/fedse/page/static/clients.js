@@ -33,7 +33,8 @@ export function Clients({ source, run, asked, version }) {
       ${chart("Loss", "mean of the last epoch", (entry) => entry.loss, (y) => f.decimal(y, 3))}
       ${chart("Length of the update", "Euclidean norm of what the client changed", (entry) => entry.norm, (y) => f.decimal(y, 2))}
       ${chart("Effective step", "how much of its change each client finds again in the new shared adapter", (entry) => entry.step, (y) => f.percent(y, 0))}
-      ${told.some((round) => round.product_gap !== null) && html`<${Panel} title="Product gap" note="share of the mean product that is lost by averaging A and B apart"><${LineChart} label="Product gap over rounds" series=${[{ name: "product gap", points: rounds.map((round) => ({ x: round.round, y: round.product_gap })) }]} show=${(y) => f.percent(y, 0)} /><//>`}
+      ${told.some((round) => round.product_gap !== null) && html`<${Panel} title="Product gap" note="share of the mean product that is lost by averaging A and B apart"><${LineChart} label="Product gap over rounds" series=${[{ name: "product gap", points: rounds.map((round) => ({ x: round.round, y: round.product_gap })) }]} show=${(y) => f.percent(y, 0)} />
+        <${Numbers} title="Product gap" columns=${["round", "product gap"]} rows=${rounds.map((round) => [round.round, f.percent(round.product_gap)])} /><//>`}
     </div>
     ${at && html`<${Panel} title="Directions of the updates" note="Cosine of each pair of clients in round ${at.round}: 1 is the same direction, 0 unrelated, −1 opposite.">
       <label class="slider">round ${at.round}<input type="range" min="0" max=${told.length - 1} value=${told.indexOf(at)} onInput=${(event) => setChosen(told[Number(event.target.value)].round)} /></label>
@@ -41,7 +42,8 @@ export function Clients({ source, run, asked, version }) {
     ${Object.keys(pairs).length > 0 && html`<section><header class="section"><h2>Before and after aggregation</h2><p>Success on the same validation tasks with what the client had learned, and with what came back to it. Where the second is lower, aggregation took something away.</p></header>
       <div class="worlds">${Object.entries(pairs).map(([name, rows]) => html`<${BeforeAfter} key=${name} name=${name} rows=${rows} />`)}</div></section>`}
     ${Object.keys(shares).length > 0 && html`<${Panel} title="What a lesson is made of" note="share of each world in the tokens that a client learned from"><${Legend} names=${Object.keys(shares)} /><${LineChart} label="Shares of the worlds in each lesson" range=${[0, 1]} show=${(y) => f.percent(y, 0)}
-      series=${Object.entries(shares).map(([name, rows]) => ({ name, points: Object.entries(rows).map(([round, y]) => ({ x: Number(round), y })) }))} /><//>`}
+      series=${Object.entries(shares).map(([name, rows]) => ({ name, points: Object.entries(rows).map(([round, y]) => ({ x: Number(round), y })) }))} />
+      <${Numbers} title="Shares" columns=${["world", ...rounds.map((round) => `round ${round.round}`)]} rows=${Object.entries(shares).map(([name, rows]) => [name, ...rounds.map((round) => f.percent(rows[round.round], 0))])} /><//>`}
   </div>`;
 }
 
@@ -64,5 +66,6 @@ function BeforeAfter({ name, rows }) {
   const entries = Object.entries(rows).map(([round, pair]) => [Number(round), ...pair]);
   return html`<section class="panel world"><header><h3>${name}</h3></header><${Legend} names=${["after learning", "after aggregation"]} />
     <${LineChart} label="${name}: success after learning and after aggregation" height=${160} range=${[0, 1]} show=${(y) => f.percent(y, 0)}
-      series=${["after learning", "after aggregation"].map((label, place) => ({ name: label, points: entries.map((entry) => ({ x: entry[0], y: entry[place + 1] })) }))} /></section>`;
+      series=${["after learning", "after aggregation"].map((label, place) => ({ name: label, points: entries.map((entry) => ({ x: entry[0], y: entry[place + 1] })) }))} />
+    <${Numbers} title="${name}: success" columns=${["round", "after learning", "after aggregation"]} rows=${entries.map(([round, ...shares]) => [round, ...shares.map((share) => f.percent(share))])} /></section>`;
 }
