@@ -164,7 +164,6 @@ def test_news_arrive_without_a_reload(browser: Chromium, server: PageServer) -> 
         assert "round 3 of 5" in browser.text() and browser.eval("window.same")
     finally:
         folder.unlock()
-    log.record(Warned(message="It ended."))
     browser.wait("document.body.innerText.includes('stopped after round 2 of 5')")
     assert_calm(browser, server)
 

@@ -199,16 +199,18 @@ def test_progress_tells_what_is_done_what_is_left_and_what_went_wrong() -> None:
         RoundFinished(round=3, seconds=20.0, refused={}, contributed=["east"]),
     ]
     progress = Progress([Logged(float(number), event, number) for number, event in enumerate(told)])
-    assert progress.left() == 3 * 15.0 and progress.doing == {"east": "plays 7 episodes"}
+    assert progress.left(100.0) == 3 * 15.0 and progress.doing == {"east": "plays 7 episodes"}
     assert [(item["text"], item["times"]) for item in progress.problems] == [
         ("Careful.", 2),
         ("The update of west was refused: it is NaN", 1),
         ("south did not answer: late", 1),
     ]
+    within = Progress([Logged(50.0, event, 0) for event in (*told, RoundStarted(round=4))])
+    assert within.left(55.0) == 3 * 15.0 - 5.0 and within.left(500.0) == 2 * 15.0
     over = Progress(
         [Logged(0.0, event, 0) for event in (*told[:1], Evaluated(round=6, split="test", macro=0.5, micro=1))]
     )
-    assert over.left() is None and "50.0 %" in over.feed[-1]["text"]
+    assert over.left(0.0) is None and "50.0 %" in over.feed[-1]["text"]
 
 
 def test_whether_a_process_holds_the_run_is_seen_without_holding_it(tmp_path: Path) -> None:

@@ -49,8 +49,11 @@ function usePlace() {
   return [place, go];
 }
 
-// Counts up whenever something happened in the run, not more than a few times per second.
-function useNews(run, place) {
+const LOOK = 5000;
+
+// Counts up whenever something happened in the run, not more than a few times per second, and now and then while it goes on:
+// the end of a process is no event.
+function useNews(run, place, running) {
   const [version, setVersion] = useState(0);
   useEffect(() => {
     if (!source.live || place === undefined) return undefined;
@@ -66,6 +69,11 @@ function useNews(run, place) {
       stop();
     };
   }, [run, place === undefined]);
+  useEffect(() => {
+    if (!source.live || !running) return undefined;
+    const looking = setInterval(() => setVersion((number) => number + 1), LOOK);
+    return () => clearInterval(looking);
+  }, [running]);
   return version;
 }
 
@@ -79,11 +87,11 @@ function App({ runs }) {
 }
 
 function Run({ runs, run, place, go }) {
-  const [known, setKnown] = useState(undefined);
-  const version = useNews(run, known);
+  const [known, setKnown] = useState({});
+  const version = useNews(run, known.place, known.running);
   const { found, error } = useView(source, run, "overview", {}, version);
   useEffect(() => {
-    if (found && known === undefined) setKnown(found.place);
+    if (found) setKnown({ place: known.place ?? found.place, running: found.running });
   }, [found]);
   const view = place.run === run ? place.view : "overview";
   const now = view === "trajectory" ? "trajectories" : view;
@@ -119,6 +127,7 @@ function State({ found }) {
   if (!source.live) return html`<span class="status">report</span>`;
   if (found.kind === "site") return html`<span class="status">site</span>`;
   const over = found.done >= found.planned;
+  if (found.running && !found.round) return html`<span class="status live" role="status"><i aria-hidden="true"></i>preparing</span>`;
   if (found.running && !over) return html`<span class="status live" role="status"><i aria-hidden="true"></i>round ${found.round} of ${found.planned}${found.left ? `, about ${f.duration(found.left)} left` : ""}</span>`;
   if (found.running) return html`<span class="status live" role="status"><i aria-hidden="true"></i>closing evaluation</span>`;
   return html`<span class="status" role="status">${over ? "finished" : `stopped after round ${found.done} of ${found.planned}`}</span>`;

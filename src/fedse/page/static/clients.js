@@ -25,7 +25,7 @@ export function Clients({ source, run, asked, version }) {
     ${rounds.length === 0 && found.kind !== "site" && html`<${Empty} title="No round is complete yet">Numbers of the clients come with the first complete round.<//>`}
     ${names.length > 1 && html`<${Legend} names=${names} />`}
     ${Object.keys(buffers).length > 0 && html`<section><header class="section"><h2>What the buffers hold</h2><p>Trajectories by the round after which they were there, and where they came from.</p></header>
-      <div class="worlds">${names.map((name) => html`<${Buffer} key=${name} name=${name} rows=${buffers[name]} here=${asked.client === name} />`)}</div></section>`}
+      <div class="worlds">${names.map((name) => html`<${Buffer} key=${name} name=${name} rows=${buffers[name]} last=${rounds.length} here=${asked.client === name} />`)}</div></section>`}
     ${found.kind === "hub" && html`<p class="aside">Where the trajectories of a buffer came from is known to its site alone; the size of each buffer is told.</p>`}
     <div class="worlds">
       ${found.kind === "hub" && chart("Trajectories in the buffer", "as each client counts them", (entry) => entry.counts?.buffer, (y) => f.count(y))}
@@ -47,9 +47,10 @@ export function Clients({ source, run, asked, version }) {
   </div>`;
 }
 
-function Buffer({ name, rows, here }) {
+function Buffer({ name, rows, last, here }) {
   const sources = [...new Set(rows.map((row) => row.source))].sort();
-  const rounds = [...new Set(rows.map((row) => row.round))].sort((one, other) => one - other);
+  const ends = [...rows.map((row) => row.round), last || 1];
+  const rounds = [...Array(Math.max(...ends) + 1).keys()].slice(Math.min(...ends));
   const stacks = rounds.map((x) => ({ x, parts: Object.fromEntries(sources.map((source) => [source, sum(rows.filter((row) => row.source === source && row.round <= x))])) }));
   return html`<section class="panel world ${here ? "here" : ""}"><header><h3>${name}</h3><span class="now">${f.count(sum(rows))}</span></header>
     ${rows.length === 0 ? html`<p class="calm">It is empty.</p>` : html`<ul class="legend bars">${sources.map((source, place) => html`<li><span class="swatch s${place % 7}"></span>${source}</li>`)}</ul>

@@ -84,7 +84,7 @@ function Forest({ label, rows }) {
       const sure = bounds[0] > 0 || bounds[1] < 0;
       return html`<g class=${sure ? "s0" : "s6"}><text x=${left - 12} y=${y + 4} text-anchor="end">${name}</text>
         <line class="whisker thick" x1=${x(bounds[0])} x2=${x(bounds[1])} y1=${y} y2=${y} /><circle class="marker ${sure ? "" : "hollow"}" cx=${x(value)} cy=${y} r="4" />
-        <text x=${width < 560 ? left - 12 : width - right + 14} y=${width < 560 ? y + 20 : y + 4}>${f.points(value)} (${f.points(bounds[0])} to ${f.points(bounds[1])}), p ${p < 0.001 ? "< 0.001" : `= ${p.toFixed(3)}`}</text></g>`;
+        <text x=${width < 560 ? 0 : width - right + 14} y=${width < 560 ? y + 20 : y + 4}>${f.points(value)} (${f.points(bounds[0])} to ${f.points(bounds[1])}), p ${p < 0.001 ? "< 0.001" : `= ${p.toFixed(3)}`}</text></g>`;
     })}
   </svg>`}</figure>`;
 }
