@@ -16,6 +16,7 @@ from urllib.parse import quote
 import chromium
 import pytest
 from chromium import Chromium
+from small_runs import make_run
 
 from fedse.events import RoundStarted, RunStarted, Warned
 from fedse.page.answers import Answers
@@ -45,7 +46,9 @@ def server(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("shown")
     shutil.copytree(finished, folder / "small")
     shutil.copytree(finished, folder / "hub", ignore=shutil.ignore_patterns("clients"))
-    runs = {name: Shown.of(RunView.existing(folder / name), own_worlds=True) for name in ("small", "hub")}
+    make_run(folder, name="other", method="fedit")
+    names = ("small", "hub", "other")
+    runs = {name: Shown.of(RunView.existing(folder / name), own_worlds=True) for name in names}
     with PageServer(Answers(runs), pause=0.05) as started:
         threading.Thread(target=started.serve_forever, daemon=True).start()
         yield started
@@ -71,8 +74,15 @@ def test_every_view_opens(browser: Chromium, server: PageServer) -> None:
     for place, words in {
         "small/overview": ("Macro success", "Success in each world", "east", "What went wrong", "Made with"),
         "small/clients": ("What the buffers hold", "Length of the update", "Before and after aggregation", "west"),
-        "small/trajectories": ("138 trajectories", "outcome", "page 1 of 3"),
+        "small/trajectories": ("144 trajectories", "outcome", "page 1 of 3"),
         "small/left": ("What left, by field", "vector", "What stayed", "every episode (journal)"),
+        "small/compare?runs=small,other": (
+            "Paired differences",
+            "fedit",
+            "Success on test tasks",
+            "not distinguishable",
+        ),
+        "small/compare?runs=small,hub": ("These cannot be compared", "has not the trajectories"),
         "hub/overview": ("Macro success", "Clients"),
         "hub/clients": ("is known to its site alone",),
         "hub/trajectories": ("A hub has no trajectories", "never leave the machines of its sites"),
@@ -92,7 +102,7 @@ def test_search_filters_links_and_keys(browser: Chromium, server: PageServer) ->
     browser.wait("document.activeElement.id === 'search'")
     browser.type('pwned "walls above"')
     fitting = "Number(document.querySelector('.summary b')?.innerText.split(' ')[0])"
-    browser.wait(f"{READY} && location.hash.includes('text=') && {fitting} < 138")
+    browser.wait(f"{READY} && location.hash.includes('text=') && {fitting} < 144")
     shown = server.answers.runs["small"].catalogue
     expected = shown.page({"text": 'pwned "walls above"'})["fitting"]
     assert browser.eval(fitting) == expected > 0
@@ -154,7 +164,6 @@ def test_news_arrive_without_a_reload(browser: Chromium, server: PageServer) -> 
         assert "round 3 of 5" in browser.text() and browser.eval("window.same")
     finally:
         folder.unlock()
-    log.record(Warned(message="It ended."))
     browser.wait("document.body.innerText.includes('stopped after round 2 of 5')")
     assert_calm(browser, server)
 

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import HOSTILE, Hostile
+from small_runs import HOSTILE, Hostile, make_run
+from typer.testing import CliRunner
 
+from fedse.cli import app
 from fedse.errors import BadInput
 from fedse.evaluation.metrics import wilson
 from fedse.events import EpisodesPlanned, Evaluated, RoundFinished, RoundStarted, RunStarted, Warned
 from fedse.experience.buffer import read_file
 from fedse.experience.journal import Journal
-from fedse.page.answers import Answers, tame
+from fedse.page.answers import Answers, NotThere, tame
 from fedse.page.catalogue import PAGE, Catalogue
 from fedse.page.overview import above_the_floor, means
 from fedse.page.progress import Progress
@@ -34,10 +36,13 @@ def answers(shown: Shown) -> Answers:
 
 @pytest.fixture(scope="session")
 def played(finished: Path) -> dict[str, Trajectory]:
-    """Every trajectory in the journals by its name in links, read without the page."""
+    """Every trajectory in journals and buffers by its name in links, read without the page."""
     found = {}
     for client in ("east", "west"):
         journal = Journal(finished / "clients" / client / "episodes")
+        began = read_file(finished / "clients" / client / "buffer.sqlite")
+        demonstrated = [item for item in began if item.purpose is Purpose.DEMONSTRATE]
+        found |= {f"{client}/demonstrations/{line}": item for line, item in enumerate(demonstrated)}
         for name in journal.names():
             for line, trajectory in enumerate(journal.read(name)):
                 found[f"{client}/{name}/{line}"] = trajectory
@@ -98,7 +103,6 @@ def test_what_is_in_the_buffer_is_marked(shown: Shown, finished: Path) -> None:
         (item.client, item.round, item.task, item.attempt)
         for client in ("east", "west")
         for item in read_file(finished / "clients" / client / "buffer.sqlite")
-        if item.purpose is Purpose.EXPLORE
     }
     marked = [row for row in shown.catalogue.every() if row["kept"]]
     assert kept and {(row["client"], row["round"], row["task"], row["attempt"]) for row in marked} == kept
@@ -195,16 +199,18 @@ def test_progress_tells_what_is_done_what_is_left_and_what_went_wrong() -> None:
         RoundFinished(round=3, seconds=20.0, refused={}, contributed=["east"]),
     ]
     progress = Progress([Logged(float(number), event, number) for number, event in enumerate(told)])
-    assert progress.left() == 3 * 15.0 and progress.doing == {"east": "plays 7 episodes"}
+    assert progress.left(100.0) == 3 * 15.0 and progress.doing == {"east": "plays 7 episodes"}
     assert [(item["text"], item["times"]) for item in progress.problems] == [
         ("Careful.", 2),
         ("The update of west was refused: it is NaN", 1),
         ("south did not answer: late", 1),
     ]
+    within = Progress([Logged(50.0, event, 0) for event in (*told, RoundStarted(round=4))])
+    assert within.left(55.0) == 3 * 15.0 - 5.0 and within.left(500.0) == 2 * 15.0
     over = Progress(
         [Logged(0.0, event, 0) for event in (*told[:1], Evaluated(round=6, split="test", macro=0.5, micro=1))]
     )
-    assert over.left() is None and "50.0 %" in over.feed[-1]["text"]
+    assert over.left(0.0) is None and "50.0 %" in over.feed[-1]["text"]
 
 
 def test_whether_a_process_holds_the_run_is_seen_without_holding_it(tmp_path: Path) -> None:
@@ -249,8 +255,8 @@ def test_damage_is_told_and_the_rest_is_shown(finished: Path, tmp_path: Path) ->
     (folder / "clients/west/buffer.sqlite").write_bytes(b"not a database at all")
     answers = Answers(by_name([Shown.of(RunView.existing(folder))]))
     page = answers.view("small", "trajectories", {})
-    assert len(page["problems"]) == 2 and "0001.jsonl" in " ".join(page["problems"])
-    assert page["total"] == 138 - lost
+    assert [name for name in ("buffer.sqlite", "0001.jsonl") if name not in " ".join(page["problems"])] == []
+    assert page["total"] == 144 - 3 - lost
     assert [client["unreadable"] for client in answers.view("small", "left", {})["clients"]] == [0, 2]
     assert answers.view("small", "clients", {})["buffers"]["west"] == []
 
@@ -266,7 +272,7 @@ def test_a_hub_has_no_trajectories_and_a_site_has_its_own(finished: Path, shown:
     assert "move" not in json.dumps(told), "a hub's page has counts only"
     own = {view: answers.view("site", view, {}) for view in ("overview", "clients", "trajectories", "left")}
     assert {answer["kind"] for answer in own.values()} == {"site"}
-    assert own["trajectories"]["total"] == 69 and own["left"]["clients"][0]["lines"]
+    assert own["trajectories"]["total"] == 72 and own["left"]["clients"][0]["lines"]
     assert own["overview"]["means"] == []
 
 
@@ -295,7 +301,7 @@ def test_every_text_is_tame(answers: Answers, played: dict[str, Trajectory]) -> 
     ],
 )
 def test_what_is_not_there_is_refused(answers: Answers, run: str, view: str, asked: dict[str, str]) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(NotThere):
         answers.view(run, view, asked)
 
 
@@ -310,3 +316,20 @@ def test_a_run_that_goes_on_is_read_again(finished: Path, tmp_path: Path) -> Non
     hidden.write_bytes(content)
     assert catalogue.page({"split": "test", "client": "east"})["fitting"] == 5
     assert by_name([Shown.of(RunView.existing(folder))] * 2).keys() == {"small", "small~2"}
+
+
+def test_compare_has_the_numbers_of_fedse_compare(finished: Path, tmp_path: Path) -> None:
+    other = make_run(tmp_path, name="other", method="fedit")
+    answers = Answers(by_name(Shown.of(RunView.existing(path)) for path in (finished, other)))
+    told = answers.view("small", "compare", {})
+    done = CliRunner().invoke(app, ["compare", str(finished), str(other), "--json"])
+    printed = json.loads(done.stdout)
+    assert told["split"] == printed["split"] == "test" and told["pairs"] == printed["pairs"]
+    assert [method["macro"] for method in told["methods"]] == [method["macro"] for method in printed["methods"]]
+    curve = told["methods"][0]["means"][0]
+    assert [point["macro"] for point in curve] == [
+        point["macro"] for point in answers.view("small", "overview", {})["means"]
+    ]
+    for asked, sentence in (({"runs": "small"}, "two runs or more"), ({"against": "nobody"}, "nobody")):
+        with pytest.raises(BadInput, match=sentence):
+            answers.view("small", "compare", asked)

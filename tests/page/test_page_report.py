@@ -24,7 +24,7 @@ def data_of(page: str) -> dict[str, object]:
 
 def test_a_report_holds_the_run_and_starts_its_own_program_only(shown: Shown) -> None:
     page, contained, total = report("small", shown, 1000)
-    assert contained == total == 138 == len(data_of(page)["episodes"])  # type: ignore[arg-type]
+    assert contained == total == 144 == len(data_of(page)["episodes"])  # type: ignore[arg-type]
     assert page.count("<script") == page.count("</script>") == 2 and page.count("<style") == 1
     assert SAID not in page and "https://example.invalid" in page, "hostile text is there, as data"
     (script,) = re.findall(r'<script type="module">(.*?)</script>', page, re.DOTALL)
@@ -41,11 +41,11 @@ def test_a_short_report_says_how_much_it_contains(shown: Shown, tmp_path: Path, 
     done = CliRunner().invoke(app, ["report", str(finished), "-o", str(target), "--trajectories", "30"])
     assert done.exit_code == 0, done.output
     found = data_of(target.read_text())
-    assert found["total"] == 138 and 20 <= len(found["episodes"]) <= 30  # type: ignore[arg-type]
-    assert f"with {len(found['episodes'])} of 138 trajectories" in done.output  # type: ignore[arg-type]
+    assert found["total"] == 144 and 20 <= len(found["episodes"]) <= 30  # type: ignore[arg-type]
+    assert f"with {len(found['episodes'])} of 144 trajectories" in done.output  # type: ignore[arg-type]
     assert "treat it as private" in done.output
     none = CliRunner().invoke(app, ["report", str(finished), "-o", str(target), "--trajectories", "0"])
-    assert "with 0 of 138" in none.output and "private" not in none.output
+    assert "with 0 of 144" in none.output and "private" not in none.output
     assert "move up" not in target.read_text()
 
 

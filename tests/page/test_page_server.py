@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import shutil
@@ -22,6 +23,8 @@ from fedse.page.server import HOST, PageServer
 from fedse.page.shown import Shown
 from fedse.runs.event_log import EventLog
 from fedse.runs.reading import RunView
+
+HTM = "72284e8e9079c87817145df1110f74e8a2aa040b2fc384922e18dfcb46fc1fd7"
 
 
 @contextmanager
@@ -117,6 +120,11 @@ def test_nothing_else_can_be_had(server: PageServer, path: str) -> None:
     assert status == 404 and len(content) < 200
 
 
+def test_why_something_cannot_be_shown_is_an_answer(server: PageServer) -> None:
+    status, _, content = ask(server, f"/{server.token}/api/small/compare")
+    assert status == 200 and json.loads(content) == {"error": "Choose two runs or more."}
+
+
 def test_it_only_reads(server: PageServer) -> None:
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         assert ask(server, f"/{server.token}/", method)[0] == 501
@@ -166,6 +174,7 @@ def test_what_is_shipped_is_small() -> None:
 
     static = Path(str(files("fedse.page") / "static"))
     assert sum(path.stat().st_size for path in static.iterdir()) < 300_000
+    assert hashlib.sha256(FILES["htm.js"][1]).hexdigest() == HTM, "htm 3.1.1, as it was published"
     served = {"index.html", *FILES}
     assert {path.name for path in static.iterdir()} == served | {"LICENSE-htm", "LICENSE-preact"}
     assert {name for name in FILES if name.endswith(".js")} == set(MODULES)

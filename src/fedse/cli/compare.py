@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,7 +16,6 @@ from fedse.cli.tables import interval, markdown, percent
 
 if TYPE_CHECKING:
     from fedse.evaluation.comparison import Comparison, Group, Pair
-    from fedse.evaluation.measured import Measured
 
 
 def compare(
@@ -40,6 +39,7 @@ def compare(
     from fedse.evaluation.compare_plot import draw_comparison
     from fedse.evaluation.comparison import compare as measure
     from fedse.evaluation.comparison import to_json
+    from fedse.experiments.measuring import read_runs
 
     if as_json and as_markdown:
         raise BadInput("--json and --markdown: give one of the two.")
@@ -60,79 +60,6 @@ def compare(
     print_comparison(console, found, chosen)
     if drawn is not None:
         console.print(f"Picture: {drawn}", soft_wrap=True)
-
-
-def read_runs(paths: Sequence[Path], split: str) -> tuple[str, list[Measured]]:
-    """The split that was chosen and what each run reached on it."""
-    from fedse.errors import BadInput
-    from fedse.evaluation.measured import has_evaluation
-    from fedse.plugins import nearest
-    from fedse.runs.reading import RunView
-
-    known = ["test", "validation"]
-    if split not in ("", *known):
-        raise BadInput(f"--split {split}: {nearest(split, known)}Known: {', '.join(known)}.")
-    folders = [RunView.existing(path) for path in paths]
-    missing: dict[str, list[str]] = {}
-    for candidate in [split] if split else known:
-        missing[candidate] = [str(folder.path) for folder in folders if not has_evaluation(folder, candidate)]
-        if not missing[candidate]:
-            return candidate, [_read(folder, candidate) for folder in folders]
-    wanted, without = next(iter(missing.items())) if split else ("validation", missing["validation"])
-    raise BadInput(
-        f"{without[0]} has no {wanted} evaluation of its last round: run its experiment to the end, or play it with "
-        f"`fedse eval {without[0]} --split {wanted}`."
-    )
-
-
-def _read(folder: Any, split: str) -> Measured:
-    from fedse.evaluation.measured import Measured, agreements, costs, outcomes, success_curves, world_name
-    from fedse.experiments.running import stored_experiment
-
-    experiment = stored_experiment(folder)
-    places = {
-        (holder, label): world_name(*origin)
-        for holder, origins in experiment.holdings().items()
-        for label, origin in origins.items()
-    }
-    number = folder.last_round() or 0
-    played, errors = outcomes(folder, split, number, places)
-    outside = {"name", "seed", "clients"}
-    every = dict(_flat(experiment.model_dump(mode="json", exclude=outside), ""))
-    method = dict(_flat({key: value for key, value in experiment.comparable().items() if key not in outside}, ""))
-    worlds = {
-        # Where a world's server listens makes no other world of it.
-        f"worlds.{world_name(name, label)}": {
-            key: value for key, value in part.model_dump(mode="json").items() if key in part.identity()
-        }
-        for name, options in experiment.clients.items()
-        for label, part in zip(options.labels(), options.worlds, strict=True)
-    }
-    own = {
-        f"clients.{name}.{key}": value
-        for name, options in experiment.clients.items()
-        for key, value in options.model_dump(mode="json", exclude={"worlds"}, exclude_none=True).items()
-    }
-    return Measured(
-        name=folder.path.name,
-        seed=experiment.seed,
-        method=experiment.method or "mixture",
-        settings={**{key: value for key, value in every.items() if key in method}, **worlds, **own},
-        round=number,
-        worlds=played,
-        errors=errors,
-        curves=success_curves(folder, places),
-        costs=costs(folder, experiment.sharing == "all", experiment.pooled),
-        agreements=agreements(folder),
-        roundings={key: value for key, value in every.items() if key not in method},
-        made_with=folder.makers(),
-    )
-
-
-def _flat(content: Any, prefix: str) -> list[tuple[str, Any]]:
-    if not isinstance(content, dict):
-        return [(prefix, content)]
-    return [item for key, value in content.items() for item in _flat(value, f"{prefix}.{key}" if prefix else key)]
 
 
 def print_comparison(console: Console, found: Comparison, split: str) -> None:

@@ -119,8 +119,8 @@ def row_of(name: str) -> str:
 
 
 def _compared(what: What, done: Sequence[Cell]) -> tuple[str, Comparison]:
-    from fedse.cli.compare import read_runs
     from fedse.evaluation.comparison import compare
+    from fedse.experiments.measuring import read_runs
 
     split, measured = read_runs([cell.folder for cell in done], "")
     first = next(iter(GRIDS[what].get("methods") or GRIDS[what]["variants"]))

@@ -25,7 +25,7 @@ from fedse.plugins import PluginOptions
 from fedse.storage import atomic
 from fedse.storage.database import look
 from fedse.storage.strict_json import parse
-from fedse.types import Attempt, Outcome, Trajectory
+from fedse.types import Attempt, Outcome, Purpose, Trajectory
 
 SCHEMA = 3
 """2: `content` is a hash of token ids and train mask; in 1 it was one of the token ids alone. 3: there are `attempts`."""
@@ -310,15 +310,17 @@ class BufferedPast:
             self._buffer.close()
 
 
-def read_file(path: Path) -> list[Trajectory]:
-    """Everything in a buffer file, oldest first, whoever it belongs to."""
+def read_file(path: Path, purpose: Purpose | None = None) -> list[Trajectory]:
+    """Everything in a buffer file, or what was played for one purpose, oldest first, whoever it belongs to."""
     with look(path) as connection:
         schema = connection.execute("PRAGMA user_version").fetchone()[0]
         if schema > SCHEMA:
             raise BufferUnusable(f"{path} has schema {schema}, this fedse knows up to {SCHEMA}: use the newer fedse.")
         hashed = "content" if schema > 1 else "''"
         rows = connection.execute(
-            f"SELECT record, token_ids, train_mask, {hashed} FROM trajectories ORDER BY round, world, task, attempt"
+            f"SELECT record, token_ids, train_mask, {hashed} FROM trajectories WHERE ? IN ('', purpose)"
+            " ORDER BY round, world, task, attempt",
+            (purpose or "",),
         )
         return [_trajectory(path, *row) for row in rows]
 

@@ -8,13 +8,18 @@ from typing import Any
 from fedse.errors import BadInput
 from fedse.federation.report import finite
 from fedse.page.clients import clients
+from fedse.page.compared import compared
 from fedse.page.episode import episode
 from fedse.page.left import left
 from fedse.page.overview import overview
 from fedse.page.shown import Shown
 from fedse.visible import visible
 
-VIEWS = ("overview", "clients", "trajectories", "trajectory", "left")
+VIEWS = ("overview", "clients", "trajectories", "trajectory", "left", "compare")
+
+
+class NotThere(BadInput):
+    """A run, a view or a trajectory that this page does not have."""
 
 
 class Answers:
@@ -27,10 +32,10 @@ class Answers:
         return tame({"runs": [{"name": name, "kind": shown.kind} for name, shown in self.runs.items()]})
 
     def view(self, run: str, view: str, asked: Mapping[str, str]) -> dict[str, Any]:
-        """Raises `BadInput` for what is not there."""
+        """Raises `NotThere`, or another `FedseError` with a sentence where a run cannot be shown."""
         shown = self.runs.get(run)
         if shown is None or view not in VIEWS:
-            raise BadInput("There is no such page.")
+            raise NotThere("There is no such page.")
         return tame(getattr(self, f"_{view}")(shown, asked))
 
     def _overview(self, shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
@@ -45,6 +50,11 @@ class Answers:
         del asked
         return left(shown)
 
+    def _compare(self, shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
+        del shown
+        names = [name for name in asked.get("runs", "").split(",") if name in self.runs]
+        return compared([self.runs[name] for name in names or self.runs], asked.get("against", ""))
+
     def _trajectories(self, shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
         number = asked.get("page", "")
         return {"kind": shown.kind, **shown.catalogue.page(asked, int(number) if number.isdecimal() else 0)}
@@ -54,7 +64,7 @@ class Answers:
         journal, _, line = rest.partition("/")
         row = shown.catalogue.row(client, journal, int(line)) if line.isdecimal() and len(line) < 10 else None
         if row is None:
-            raise BadInput("There is no such trajectory.")
+            raise NotThere("There is no such trajectory.")
         return {
             **episode(shown, row),
             "same": shown.catalogue.of_task(row["world"], row["task"]),

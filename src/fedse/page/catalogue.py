@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
 from fedse.errors import FedseError
+from fedse.experience.buffer import read_file
 from fedse.experience.buffer_file import remembered
 from fedse.experience.journal import Journal
+from fedse.page.query import order, where
 from fedse.runs.reading import RunView
-from fedse.types import Trajectory
+from fedse.types import Purpose, Trajectory
 
 PAGE = 50
+DEMONSTRATIONS = "demonstrations"
+"""Stands for a journal: what a buffer began with was played by nobody here, and is in the buffer alone."""
 _COLUMNS = (
     *("client", "journal", "line", "world", "task", "category", "round", "adapter", "split", "purpose", "attempt"),
     *("outcome", "score", "steps", "tokens", "context", "invalid", "kept"),
 )
-_EXACT = ("client", "world", "outcome", "purpose", "split", "category", "round", "adapter", "kept")
-SORTS = ("round", "tokens", "steps", "score", "invalid")
 _SCHEMA = f"CREATE TABLE episodes ({', '.join(_COLUMNS)}, text)"
 
 Row = dict[str, Any]
@@ -49,12 +51,12 @@ class Catalogue:
         """A page of what fits, how many fit, and what there is to choose from."""
         with self._lock:
             self._refresh()
-            where, values = _where(asked)
+            fits, values = where(asked)
             rows = self._database.execute(
-                f"SELECT {', '.join(_COLUMNS)} FROM episodes {where} ORDER BY {_order(asked)} LIMIT ? OFFSET ?",
+                f"SELECT {', '.join(_COLUMNS)} FROM episodes {fits} ORDER BY {order(asked)} LIMIT ? OFFSET ?",
                 (*values, PAGE, PAGE * max(0, number)),
             ).fetchall()
-            (fitting,) = self._database.execute(f"SELECT COUNT(*) FROM episodes {where}", values).fetchone()
+            (fitting,) = self._database.execute(f"SELECT COUNT(*) FROM episodes {fits}", values).fetchone()
             (total,) = self._database.execute("SELECT COUNT(*) FROM episodes").fetchone()
             return {
                 "rows": [_row(row) for row in rows],
@@ -69,9 +71,9 @@ class Catalogue:
     def around(self, asked: Mapping[str, str], row: Row) -> dict[str, Any]:
         """Where a trajectory stands among those that fit, and which ones are before and after it."""
         with self._lock:
-            where, values = _where(asked)
+            fits, values = where(asked)
             found = self._database.execute(
-                f"SELECT client, journal, line FROM episodes {where} ORDER BY {_order(asked)}", values
+                f"SELECT client, journal, line FROM episodes {fits} ORDER BY {order(asked)}", values
             ).fetchall()
             names = [name(item) for item in found]
         at = names.index(row["id"]) if row["id"] in names else -1
@@ -104,7 +106,7 @@ class Catalogue:
     def every(self) -> list[Row]:
         with self._lock:
             self._refresh()
-            found = self._database.execute(f"SELECT {', '.join(_COLUMNS)} FROM episodes ORDER BY {_order({})}")
+            found = self._database.execute(f"SELECT {', '.join(_COLUMNS)} FROM episodes ORDER BY {order({})}")
             return [_row(row) for row in found.fetchall()]
 
     def read(self, row: Row) -> Trajectory:
@@ -113,13 +115,21 @@ class Catalogue:
             path = self.run.client_folder(row["client"]) / "episodes" / f"{row['journal']}.jsonl"
             wanted = (path, self._known.get(path))
             if self._open[0] != wanted:
-                self._open = (wanted, list(self._journal(row["client"]).read(row["journal"])))
+                self._open = (wanted, list(self._played(row["client"], row["journal"])))
             if row["line"] >= len(self._open[1]):
                 raise FedseError(f"the trajectory {row['id']} is not there any more: load the page again.")
             return self._open[1][row["line"]]
 
     def _journal(self, client: str) -> Journal:
         return Journal(self.run.client_folder(client) / "episodes")
+
+    def _played(self, client: str, journal: str) -> Iterable[Trajectory]:
+        if journal == DEMONSTRATIONS:
+            return read_file(self._buffer(client), Purpose.DEMONSTRATE)
+        return self._journal(client).read(journal)
+
+    def _buffer(self, client: str) -> Path:
+        return self.run.client_folder(client) / "buffer.sqlite"
 
     def _choices(self) -> dict[str, list[Any]]:
         return {
@@ -143,13 +153,20 @@ class Catalogue:
                     changed.append(journal)
             if changed:
                 kept = self._kept(client)
-                for journal in changed:
+                for journal in [*changed, *self._unread_demonstrations(client)]:
                     self._take(client, journal, kept)
+
+    def _unread_demonstrations(self, client: str) -> list[str]:
+        """They are all there before the first episode is, and stay."""
+        if self._buffer(client) in self._known or not self._buffer(client).exists():
+            return []
+        self._known[self._buffer(client)] = (0.0, 0)
+        return [DEMONSTRATIONS]
 
     def _kept(self, client: str) -> set[tuple[int, str, str, int]]:
         self._problems.pop(client, None)
         try:
-            return remembered(self.run.client_folder(client) / "buffer.sqlite")
+            return remembered(self._buffer(client))
         except FedseError as error:
             self._problems[client] = str(error)
             return set()
@@ -159,11 +176,11 @@ class Catalogue:
         self._database.execute("DELETE FROM episodes WHERE client = ? AND journal = ?", (client, journal))
         marks = ", ".join("?" * (len(_COLUMNS) + 1))
         try:
-            if (self.run.path / "manifest.json").is_file():
+            if journal != DEMONSTRATIONS and (self.run.path / "manifest.json").is_file():
                 self.run.check_journal(client, journal)
             self._database.executemany(
                 f"INSERT INTO episodes VALUES ({marks})",
-                _rows(client, journal, self._journal(client).read(journal), kept),
+                _rows(client, journal, self._played(client, journal), kept),
             )
         except FedseError as error:
             self._problems[f"{client}/{journal}"] = str(error)
@@ -179,17 +196,19 @@ def _row(row: sqlite3.Row) -> Row:
 
 
 def _rows(
-    client: str, journal: str, trajectories: Iterator[Trajectory], kept: set[tuple[int, str, str, int]]
+    client: str, journal: str, trajectories: Iterable[Trajectory], kept: set[tuple[int, str, str, int]]
 ) -> Iterator[tuple[Any, ...]]:
-    split = "" if journal.isdecimal() else journal.partition("-")[0]
+    split = "" if journal.isdecimal() or journal == DEMONSTRATIONS else journal.partition("-")[0]
     for line, item in enumerate(trajectories):
-        explored = item.purpose == "explore"
+        is_kept = item.purpose is Purpose.DEMONSTRATE or (
+            item.purpose is Purpose.EXPLORE and (item.round, item.world, item.task, item.attempt) in kept
+        )
         yield (
             *(client, journal, line, item.world, item.task, item.category, item.round),
             item.round if split else item.round - 1,
             *(split, item.purpose.value, item.attempt, item.outcome.value, item.score),
             *(len(item.steps), item.agent_tokens, len(item.token_ids), item.invalid_actions),
-            int(explored and (item.round, item.world, item.task, item.attempt) in kept),
+            int(is_kept),
             _text(item),
         )
 
@@ -198,40 +217,3 @@ def _text(trajectory: Trajectory) -> str:
     """What a search looks through: everything that was said, in small letters."""
     said = [text for step in trajectory.steps for text in (step.observation, step.reply)]
     return "\n".join([trajectory.task, *said, trajectory.closing, trajectory.error, trajectory.detail]).lower()
-
-
-def words(search: str) -> list[str]:
-    """What all has to be found: words, and what stands between quotation marks as a whole.
-
-    >>> words('blue "move up" ball')
-    ['blue', 'move up', 'ball']
-    """
-    parts = search.lower().split('"')
-    return [word for place, part in enumerate(parts) for word in ([part] if place % 2 else part.split()) if word]
-
-
-def _where(asked: Mapping[str, str]) -> tuple[str, list[Any]]:
-    tests: list[str] = []
-    values: list[Any] = []
-    for column in _EXACT:
-        if asked.get(column):
-            # A number that was stored as one is not equal to its digits.
-            tests.append(f"CAST({column} AS TEXT) = ?")
-            values.append(asked[column])
-    if asked.get("task"):
-        tests.append("instr(lower(task), ?)")
-        values.append(asked["task"].lower())
-    for key, test in (("least", "tokens >= ?"), ("most", "tokens <= ?")):
-        if asked.get(key, "").isdecimal():
-            tests.append(test)
-            values.append(int(asked[key]))
-    for word in words(asked.get("text", "")):
-        tests.append("instr(text, ?)")
-        values.append(word)
-    return f"WHERE {' AND '.join(tests)}" if tests else "", values
-
-
-def _order(asked: Mapping[str, str]) -> str:
-    usual = "adapter DESC, journal DESC, client, line"
-    column, _, direction = asked.get("sort", "").partition(" ")
-    return f"{column} {'DESC' if direction == 'down' else 'ASC'}, {usual}" if column in SORTS else usual

@@ -12,7 +12,7 @@ _KINDS = {
 }
 MODULES = (
     *("htm.js", "format.js", "source.js", "parts.js", "chart.js", "ansi.js", "diff.js"),
-    *("overview.js", "clients.js", "trajectories.js", "trajectory.js", "left.js", "app.js"),
+    *("overview.js", "clients.js", "trajectories.js", "trajectory.js", "left.js", "compare.js", "app.js"),
 )
 """In an order in which each comes after those it imports."""
 POLICY = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ def overview(shown: Shown) -> dict[str, Any]:
         "planned": progress.planned or experiment.rounds_to_play,
         "began": progress.began,
         "latest": progress.latest,
-        "left": progress.left(),
+        "left": progress.left(time.time()),
         "place": events[-1].after if events else 0,
         "worlds": [
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ class Progress:
         self.feed: list[dict[str, Any]] = []
         self._seconds: dict[int, float] = {}
         self._finished = 0
+        self._round_began = math.inf
         for logged in events:
             self._time = logged.time
             self.began = logged.time if self.began is None else self.began
@@ -46,11 +48,14 @@ class Progress:
             if handler is not None:
                 handler(logged.event)
 
-    def left(self) -> float | None:
-        """Seconds that the remaining rounds will take, as the latest did."""
+    def left(self, now: float) -> float | None:
+        """Seconds that the remaining rounds will take, as the latest did; `now` is in the middle of one of them."""
         recent = list(self._seconds.values())[-_RECENT:]
         remaining = self.planned - self._finished
-        return remaining * sum(recent) / len(recent) if recent and remaining > 0 else None
+        if not recent or remaining <= 0:
+            return None
+        usual = sum(recent) / len(recent)
+        return remaining * usual - min(max(0.0, now - self._round_began), usual)
 
     def _on_run_started(self, event: RunStarted) -> None:
         self.planned, self._finished, self.round = event.rounds, event.round, event.round
@@ -59,6 +64,7 @@ class Progress:
 
     def _on_round_started(self, event: RoundStarted) -> None:
         self.round = event.round
+        self._round_began = self._time
         self._tell(f"Round {event.round} starts.")
 
     def _on_episodes_planned(self, event: EpisodesPlanned) -> None:
@@ -83,7 +89,7 @@ class Progress:
         self._wrong(event.message, event.details.get("round", self.round))
 
     def _on_round_finished(self, event: RoundFinished) -> None:
-        self._finished = event.round
+        self._finished, self._round_began = event.round, math.inf
         self._seconds[event.round] = event.seconds
         for client, why in event.refused.items():
             self._wrong(f"The update of {client} was refused: {why}", event.round)

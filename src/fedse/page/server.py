@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from fedse.errors import BadInput, FedseError
-from fedse.page.answers import Answers, tame
+from fedse.page.answers import Answers, NotThere, tame
 from fedse.page.files import FILES, INDEX, POLICY
 
 HOST = "127.0.0.1"
@@ -81,13 +81,18 @@ class _Handler(BaseHTTPRequestHandler):
             case ["api", run, "events"] if run in self.server.answers.runs:
                 self._follow(run, self.headers.get("Last-Event-ID") or asked.get("after", ""))
             case ["api", run, view]:
-                try:
-                    self._answer(self.server.answers.view(run, view, asked))
-                except FedseError as error:
-                    status = HTTPStatus.NOT_FOUND if type(error) is BadInput else HTTPStatus.CONFLICT
-                    self._answer(tame({"error": str(error)}), status)
+                self._view(run, view, asked)
             case _:
                 self._refuse(HTTPStatus.NOT_FOUND)
+
+    def _view(self, run: str, view: str, asked: Mapping[str, str]) -> None:
+        try:
+            self._answer(self.server.answers.view(run, view, asked))
+        except NotThere as error:
+            self._answer(tame({"error": str(error)}), HTTPStatus.NOT_FOUND)
+        except FedseError as error:
+            # Why something cannot be shown is what the reader asked for.
+            self._answer(tame({"error": str(error)}))
 
     def _follow(self, run: str, place: str) -> None:
         """The events from a place on, as they come. The id of each is the place after it: who comes back goes on there."""

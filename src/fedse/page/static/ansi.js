@@ -1,7 +1,7 @@
 // A world's drawing: pieces of text with the names of their colours.
 import { html } from "./htm.js";
 
-const WIDE = 60; // A picture has shorter lines; longer ones are sentences and may be broken.
+const WIDE = 50; // A picture has shorter lines; longer ones are sentences and may be broken.
 
 export function Drawing({ pieces, label }) {
   const lines = pieces.map(([text]) => text).join("").split("\n");

@@ -2,6 +2,7 @@
 import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./htm.js";
 import * as f from "./format.js";
 import { Clients } from "./clients.js";
+import { Compare } from "./compare.js";
 import { Left } from "./left.js";
 import { Overview } from "./overview.js";
 import { Dialog, Empty, link } from "./parts.js";
@@ -14,9 +15,10 @@ const TABS = [
   ["clients", "Clients"],
   ["trajectories", "Trajectories"],
   ["left", "What left"],
+  ["compare", "Compare"],
 ];
 const KEYS = [
-  ["1 to 4", "the views"],
+  ["1 to 5", "the views"],
   ["/", "search in all trajectories"],
   ["j  k", "next and previous: row in the list, step in a trajectory"],
   ["Enter", "open the row"],
@@ -47,8 +49,11 @@ function usePlace() {
   return [place, go];
 }
 
-// Counts up whenever something happened in the run, not more than a few times per second.
-function useNews(run, place) {
+const LOOK = 5000;
+
+// Counts up whenever something happened in the run, not more than a few times per second, and now and then while it goes on:
+// the end of a process is no event.
+function useNews(run, place, running) {
   const [version, setVersion] = useState(0);
   useEffect(() => {
     if (!source.live || place === undefined) return undefined;
@@ -64,6 +69,11 @@ function useNews(run, place) {
       stop();
     };
   }, [run, place === undefined]);
+  useEffect(() => {
+    if (!source.live || !running) return undefined;
+    const looking = setInterval(() => setVersion((number) => number + 1), LOOK);
+    return () => clearInterval(looking);
+  }, [running]);
   return version;
 }
 
@@ -77,11 +87,11 @@ function App({ runs }) {
 }
 
 function Run({ runs, run, place, go }) {
-  const [known, setKnown] = useState(undefined);
-  const version = useNews(run, known);
+  const [known, setKnown] = useState({});
+  const version = useNews(run, known.place, known.running);
   const { found, error } = useView(source, run, "overview", {}, version);
   useEffect(() => {
-    if (found && known === undefined) setKnown(found.place);
+    if (found) setKnown({ place: known.place ?? found.place, running: found.running });
   }, [found]);
   const view = place.run === run ? place.view : "overview";
   const now = view === "trajectory" ? "trajectories" : view;
@@ -93,14 +103,14 @@ function Run({ runs, run, place, go }) {
       ${runs.length > 1
         ? html`<select class="run" aria-label="Run" value=${run} onChange=${(event) => go(link(event.target.value, now))}>${runs.map(({ name }) => html`<option value=${name} selected=${name === run}>${name}</option>`)}</select>`
         : html`<span class="run">${run}</span>`}
-      <nav aria-label="Views">${TABS.map(([name, title]) => html`<a href=${link(run, name)} aria-current=${name === now ? "page" : null}>${title}</a>`)}</nav>
+      <nav aria-label="Views">${TABS.filter(([name]) => name !== "compare" || runs.length > 1).map(([name, title]) => html`<a href=${link(run, name)} aria-current=${name === now ? "page" : null}>${title}</a>`)}</nav>
       <${State} found=${found} />
       <${Theme} />
     </header>
-    <main>${error ? html`<${Empty} title="This run cannot be shown">${error}<//>` : found ? html`<${Shown} key=${view} view=${view} run=${run} found=${found} asked=${place.run === run ? place.asked : {}} version=${version} go=${go} />` : html`<p class="wait">Reading the run…</p>`}</main>`;
+    <main>${error ? html`<${Empty} title="This run cannot be shown">${error}<//>` : found ? html`<${Shown} key=${view} view=${view} run=${run} found=${found} runs=${runs} asked=${place.run === run ? place.asked : {}} version=${version} go=${go} />` : html`<p class="wait">Reading the run…</p>`}</main>`;
 }
 
-function Shown({ view, run, found, asked, version, go }) {
+function Shown({ view, run, runs, found, asked, version, go }) {
   const [problem] = useErrorBoundary();
   if (problem) return html`<${Empty} title="This view broke">${String(problem)}<//>`;
   const given = { source, run, asked, version, go };
@@ -108,6 +118,7 @@ function Shown({ view, run, found, asked, version, go }) {
   if (view === "trajectories") return html`<${Trajectories} ...${given} />`;
   if (view === "trajectory") return html`<${Trajectory} ...${given} />`;
   if (view === "left") return html`<${Left} ...${given} />`;
+  if (view === "compare") return html`<${Compare} runs=${runs} ...${given} />`;
   return html`<${Overview} run=${run} found=${found} />`;
 }
 
@@ -116,6 +127,7 @@ function State({ found }) {
   if (!source.live) return html`<span class="status">report</span>`;
   if (found.kind === "site") return html`<span class="status">site</span>`;
   const over = found.done >= found.planned;
+  if (found.running && !found.round) return html`<span class="status live" role="status"><i aria-hidden="true"></i>preparing</span>`;
   if (found.running && !over) return html`<span class="status live" role="status"><i aria-hidden="true"></i>round ${found.round} of ${found.planned}${found.left ? `, about ${f.duration(found.left)} left` : ""}</span>`;
   if (found.running) return html`<span class="status live" role="status"><i aria-hidden="true"></i>closing evaluation</span>`;
   return html`<span class="status" role="status">${over ? "finished" : `stopped after round ${found.done} of ${found.planned}`}</span>`;

@@ -34,8 +34,8 @@ function Marker({ shape, x, y, hollow, colour }) {
   return html`<circle class=${classes} cx=${x} cy=${y} r="3.6" />`;
 }
 
-// series: [{name, dashed, points: [{x, y, low, high, hollow, note, href}]}]; lines: [{name, y, dashes}]
-export function LineChart({ label, series, lines = [], height = 190, show = (y) => String(y), range, xLabel = "round" }) {
+// until: the last round there will be. series: [{name, dashed, points: [{x, y, low, high, hollow, note, href}]}]; lines: [{name, y, dashes}]
+export function LineChart({ label, series, lines = [], height = 190, show = (y) => String(y), range, until = 0, xLabel = "round" }) {
   const [box, width] = useWidth();
   const [at, setAt] = useState(null);
   const all = series.flatMap((one) => one.points).filter((point) => point.y !== null && point.y !== undefined);
@@ -43,7 +43,7 @@ export function LineChart({ label, series, lines = [], height = 190, show = (y) 
   if (!xs.length) return html`<div ref=${box} class="chart nothing">Nothing is measured yet.</div>`;
   const values = all.flatMap((point) => [point.y, point.low ?? point.y, point.high ?? point.y]);
   const [least, most] = range || [Math.min(0, ...values), Math.max(...values) || 1];
-  const [first, last] = [xs[0], xs[xs.length - 1]];
+  const [first, last] = [xs[0], Math.max(until, xs[xs.length - 1])];
   const inner = { width: width - SPACE.left - SPACE.right, height: height - SPACE.top - SPACE.bottom };
   const x = (value) => SPACE.left + (last === first ? inner.width / 2 : ((value - first) / (last - first)) * inner.width);
   const y = (value) => SPACE.top + (1 - (value - least) / (most - least || 1)) * inner.height;
@@ -78,7 +78,7 @@ export function LineChart({ label, series, lines = [], height = 190, show = (y) 
         (tick) => html`<g class="tick"><line x1=${SPACE.left} x2=${width - SPACE.right} y1=${y(tick)} y2=${y(tick)} />
           <text x=${SPACE.left - 7} y=${y(tick) + 4} text-anchor="end">${show(tick)}</text></g>`,
       )}
-      ${ticks(first, last, Math.min(xs.length - 1, inner.width / 34) || 1)
+      ${ticks(first, last, Math.min(last - first, inner.width / 34) || 1)
         .filter(Number.isInteger)
         .map((tick) => html`<text class="tick" x=${x(tick)} y=${height - 8} text-anchor="middle">${tick}</text>`)}
       <text class="tick" x=${SPACE.left - 7} y=${height - 8} text-anchor="end">round</text>
@@ -133,6 +133,7 @@ export function Bars({ label, stacks, names, height = 190, xLabel = "round" }) {
   const most = Math.max(1, ...stacks.map((stack) => names.reduce((sum, name) => sum + (stack.parts[name] || 0), 0)));
   const inner = { width: width - SPACE.left - SPACE.right, height: height - SPACE.top - SPACE.bottom };
   const slot = inner.width / Math.max(1, stacks.length);
+  const bar = Math.min(56, slot * 0.72);
   const y = (value) => SPACE.top + (1 - value / most) * inner.height;
   const every = Math.ceil(stacks.length / Math.max(1, inner.width / 34));
   return html`<figure ref=${box} class="chart">
@@ -142,16 +143,17 @@ export function Bars({ label, stacks, names, height = 190, xLabel = "round" }) {
         (tick) => html`<g class="tick"><line x1=${SPACE.left} x2=${width - SPACE.right} y1=${y(tick)} y2=${y(tick)} />
           <text x=${SPACE.left - 7} y=${y(tick) + 4} text-anchor="end">${tick}</text></g>`,
       )}
+      <text class="tick" x=${SPACE.left - 7} y=${height - 8} text-anchor="end">round</text>
       ${stacks.map((stack, place) => {
         let below = 0;
         return html`<g>
           ${names.map((name, colour) => {
             const value = stack.parts[name] || 0;
             const top = y(below + value);
-            const bar = html`<rect class="bar s${colour % COLOURS}" x=${SPACE.left + slot * (place + 0.14)} width=${slot * 0.72} y=${top} height=${y(below) - top}>
+            const drawn = html`<rect class="bar s${colour % COLOURS}" x=${SPACE.left + slot * (place + 0.5) - bar / 2} width=${bar} y=${top} height=${y(below) - top}>
               <title>${xLabel} ${stack.x}: ${value} ${name}</title></rect>`;
             below += value;
-            return value > 0 && bar;
+            return value > 0 && drawn;
           })}
           ${place % every === 0 && html`<text class="tick" x=${SPACE.left + slot * (place + 0.5)} y=${height - 8} text-anchor="middle">${stack.x}</text>`}
         </g>`;

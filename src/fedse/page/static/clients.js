@@ -25,7 +25,7 @@ export function Clients({ source, run, asked, version }) {
     ${rounds.length === 0 && found.kind !== "site" && html`<${Empty} title="No round is complete yet">Numbers of the clients come with the first complete round.<//>`}
     ${names.length > 1 && html`<${Legend} names=${names} />`}
     ${Object.keys(buffers).length > 0 && html`<section><header class="section"><h2>What the buffers hold</h2><p>Trajectories by the round after which they were there, and where they came from.</p></header>
-      <div class="worlds">${names.map((name) => html`<${Buffer} key=${name} name=${name} rows=${buffers[name]} here=${asked.client === name} />`)}</div></section>`}
+      <div class="worlds">${names.map((name) => html`<${Buffer} key=${name} name=${name} rows=${buffers[name]} last=${rounds.length} here=${asked.client === name} />`)}</div></section>`}
     ${found.kind === "hub" && html`<p class="aside">Where the trajectories of a buffer came from is known to its site alone; the size of each buffer is told.</p>`}
     <div class="worlds">
       ${found.kind === "hub" && chart("Trajectories in the buffer", "as each client counts them", (entry) => entry.counts?.buffer, (y) => f.count(y))}
@@ -33,7 +33,8 @@ export function Clients({ source, run, asked, version }) {
       ${chart("Loss", "mean of the last epoch", (entry) => entry.loss, (y) => f.decimal(y, 3))}
       ${chart("Length of the update", "Euclidean norm of what the client changed", (entry) => entry.norm, (y) => f.decimal(y, 2))}
       ${chart("Effective step", "how much of its change each client finds again in the new shared adapter", (entry) => entry.step, (y) => f.percent(y, 0))}
-      ${told.some((round) => round.product_gap !== null) && html`<${Panel} title="Product gap" note="share of the mean product that is lost by averaging A and B apart"><${LineChart} label="Product gap over rounds" series=${[{ name: "product gap", points: rounds.map((round) => ({ x: round.round, y: round.product_gap })) }]} show=${(y) => f.percent(y, 0)} /><//>`}
+      ${told.some((round) => round.product_gap !== null) && html`<${Panel} title="Product gap" note="share of the mean product that is lost by averaging A and B apart"><${LineChart} label="Product gap over rounds" series=${[{ name: "product gap", points: rounds.map((round) => ({ x: round.round, y: round.product_gap })) }]} show=${(y) => f.percent(y, 0)} />
+        <${Numbers} title="Product gap" columns=${["round", "product gap"]} rows=${rounds.map((round) => [round.round, f.percent(round.product_gap)])} /><//>`}
     </div>
     ${at && html`<${Panel} title="Directions of the updates" note="Cosine of each pair of clients in round ${at.round}: 1 is the same direction, 0 unrelated, −1 opposite.">
       <label class="slider">round ${at.round}<input type="range" min="0" max=${told.length - 1} value=${told.indexOf(at)} onInput=${(event) => setChosen(told[Number(event.target.value)].round)} /></label>
@@ -41,13 +42,15 @@ export function Clients({ source, run, asked, version }) {
     ${Object.keys(pairs).length > 0 && html`<section><header class="section"><h2>Before and after aggregation</h2><p>Success on the same validation tasks with what the client had learned, and with what came back to it. Where the second is lower, aggregation took something away.</p></header>
       <div class="worlds">${Object.entries(pairs).map(([name, rows]) => html`<${BeforeAfter} key=${name} name=${name} rows=${rows} />`)}</div></section>`}
     ${Object.keys(shares).length > 0 && html`<${Panel} title="What a lesson is made of" note="share of each world in the tokens that a client learned from"><${Legend} names=${Object.keys(shares)} /><${LineChart} label="Shares of the worlds in each lesson" range=${[0, 1]} show=${(y) => f.percent(y, 0)}
-      series=${Object.entries(shares).map(([name, rows]) => ({ name, points: Object.entries(rows).map(([round, y]) => ({ x: Number(round), y })) }))} /><//>`}
+      series=${Object.entries(shares).map(([name, rows]) => ({ name, points: Object.entries(rows).map(([round, y]) => ({ x: Number(round), y })) }))} />
+      <${Numbers} title="Shares" columns=${["world", ...rounds.map((round) => `round ${round.round}`)]} rows=${Object.entries(shares).map(([name, rows]) => [name, ...rounds.map((round) => f.percent(rows[round.round], 0))])} /><//>`}
   </div>`;
 }
 
-function Buffer({ name, rows, here }) {
+function Buffer({ name, rows, last, here }) {
   const sources = [...new Set(rows.map((row) => row.source))].sort();
-  const rounds = [...new Set(rows.map((row) => row.round))].sort((one, other) => one - other);
+  const ends = [...rows.map((row) => row.round), last || 1];
+  const rounds = [...Array(Math.max(...ends) + 1).keys()].slice(Math.min(...ends));
   const stacks = rounds.map((x) => ({ x, parts: Object.fromEntries(sources.map((source) => [source, sum(rows.filter((row) => row.source === source && row.round <= x))])) }));
   return html`<section class="panel world ${here ? "here" : ""}"><header><h3>${name}</h3><span class="now">${f.count(sum(rows))}</span></header>
     ${rows.length === 0 ? html`<p class="calm">It is empty.</p>` : html`<ul class="legend bars">${sources.map((source, place) => html`<li><span class="swatch s${place % 7}"></span>${source}</li>`)}</ul>
@@ -64,5 +67,6 @@ function BeforeAfter({ name, rows }) {
   const entries = Object.entries(rows).map(([round, pair]) => [Number(round), ...pair]);
   return html`<section class="panel world"><header><h3>${name}</h3></header><${Legend} names=${["after learning", "after aggregation"]} />
     <${LineChart} label="${name}: success after learning and after aggregation" height=${160} range=${[0, 1]} show=${(y) => f.percent(y, 0)}
-      series=${["after learning", "after aggregation"].map((label, place) => ({ name: label, points: entries.map((entry) => ({ x: entry[0], y: entry[place + 1] })) }))} /></section>`;
+      series=${["after learning", "after aggregation"].map((label, place) => ({ name: label, points: entries.map((entry) => ({ x: entry[0], y: entry[place + 1] })) }))} />
+    <${Numbers} title="${name}: success" columns=${["round", "after learning", "after aggregation"]} rows=${entries.map(([round, ...shares]) => [round, ...shares.map((share) => f.percent(share))])} /></section>`;
 }

@@ -8,6 +8,7 @@ export function Overview({ run, found }) {
   const { worlds, means, clients, totals, problems, feed, tests } = found;
   const [first, last] = [means[0], means[means.length - 1]];
   const isSite = found.kind === "site";
+  const table = isSite || html`<${Clients} run=${run} clients=${clients} />`;
   return html`<div class="overview">
     <p class="method">${found.method}, model ${found.model}</p>
     <div class="tiles">
@@ -24,12 +25,13 @@ export function Overview({ run, found }) {
       <${Tile} label="Went wrong" value=${problems.length ? f.count(problems.length) : "nothing"} note=${problems.length ? html`<a href="#wrong" onClick=${jump}>see below</a>` : "no warning"} />
     </div>
     ${isSite && html`<p class="aside">This is a site's own folder. It has the site's trajectories and ledger; rounds and their results are at the hub.</p>`}
-    ${means.length > 0 && html`<${Means} means=${means} />`}
+    ${found.running && table}
+    ${means.length > 0 && html`<${Means} means=${means} until=${found.planned} />`}
     ${worlds.length > 0 && html`<section><header class="section"><h2>Success in each world</h2>
       <p>On held-out validation tasks, with 95 % intervals, after each round. Floor: a random policy; ceiling: the world's expert. A hollow mark has fewer tasks. Choose a mark to read its episodes.</p></header>
-      <div class="worlds">${worlds.map((world) => html`<${World} key=${world.name} run=${run} world=${world} />`)}</div></section>`}
+      <div class="worlds">${worlds.map((world) => html`<${World} key=${world.name} run=${run} world=${world} until=${found.planned} />`)}</div></section>`}
     ${tests && html`<${Test} tests=${tests} />`}
-    ${isSite || html`<${Clients} run=${run} clients=${clients} />`}
+    ${!found.running && table}
     <div class="pair">
       <section class="panel" id="wrong"><header><h2>What went wrong</h2></header>
         ${problems.length === 0 ? html`<p class="calm">Nothing: no warning, no refused update, no missing answer.</p>` : html`<ul class="log">${problems.map(
@@ -47,13 +49,13 @@ function jump(event) {
   document.getElementById("wrong").scrollIntoView({ behavior: "smooth" });
 }
 
-function Means({ means }) {
+function Means({ means, until }) {
   const points = (key) => means.map((point) => ({ x: point.adapter, y: point[key], low: point[`${key}_interval`][0], high: point[`${key}_interval`][1], note: `(${f.interval(point[`${key}_interval`])})` }));
   const last = means[means.length - 1];
   const told = `Macro success ${f.percent(means[0].macro)} at the beginning, ${f.percent(last.macro)} after round ${last.adapter}`;
   return html`<${Panel} title="All worlds together" note="Macro is the mean over worlds, micro counts all episodes alike. The bands are 95 % intervals.">
     <${Legend} names=${["macro", "micro"]} />
-    <${LineChart} label=${told} height=${220} range=${[0, 1]} show=${(y) => f.percent(y, y * 100 === Math.round(y * 100) ? 0 : 1)} xLabel="after round"
+    <${LineChart} label=${told} height=${220} range=${[0, 1]} until=${until} show=${(y) => f.percent(y, y * 100 === Math.round(y * 100) ? 0 : 1)} xLabel="after round"
       series=${[{ name: "macro", points: points("macro") }, { name: "micro", dashed: true, points: points("micro") }]} lines=${bounds(last)} />
     <${Numbers} title="Macro and micro success" columns=${["after round", "macro", "95 %", "micro", "95 %", "episodes"]}
       rows=${means.map((point) => [point.adapter, f.percent(point.macro), f.interval(point.macro_interval), f.percent(point.micro), f.interval(point.micro_interval), point.episodes])} />
@@ -67,7 +69,7 @@ function bounds(point) {
   ].filter((line) => line.y !== null && line.y !== undefined);
 }
 
-function World({ run, world }) {
+function World({ run, world, until }) {
   const rows = world.rows.filter((row) => row.success !== null);
   if (!rows.length) return null;
   const most = Math.max(...rows.map((row) => row.episodes));
@@ -82,7 +84,7 @@ function World({ run, world }) {
   return html`<section class="panel world">
     <header><h3>${world.name}</h3><span class="now">${f.percent(last.success)}</span></header>
     <p class="above">${above}</p>
-    <${LineChart} label=${told} height=${170} range=${[0, 1]} show=${(y) => f.percent(y, y * 100 === Math.round(y * 100) ? 0 : 1)} xLabel="after round" series=${[{ name: "success", points }]} lines=${bounds(world)} />
+    <${LineChart} label=${told} height=${170} range=${[0, 1]} until=${until} show=${(y) => f.percent(y, y * 100 === Math.round(y * 100) ? 0 : 1)} xLabel="after round" series=${[{ name: "success", points }]} lines=${bounds(world)} />
     <${Numbers} title="${world.name}: success" columns=${["after round", "success", "95 %", "tasks", "invalid actions", "steps", "tokens", "errors"]}
       rows=${rows.map((row) => [row.adapter, f.percent(row.success), f.interval(row.interval), row.episodes, f.percent(row.invalid), f.decimal(row.steps, 1), f.decimal(row.tokens, 0), row.errors])} />
   </section>`;

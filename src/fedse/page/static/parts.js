@@ -64,5 +64,5 @@ export function link(run, view, asked = {}, ...rest) {
 
 export function adapterName(row) {
   if (row.split === "after_learning") return `the client's own, round ${row.round}`;
-  return row.adapter < 0 ? "beginning" : row.adapter === 0 ? "before any round" : `after round ${row.adapter}`;
+  return row.adapter < 0 ? "none, a demonstration" : row.adapter === 0 ? "before any round" : `after round ${row.adapter}`;
 }

@@ -17,7 +17,7 @@ class Live {
   async ask(address) {
     const response = await fetch(address);
     const answer = await response.json();
-    if (!response.ok) throw new Error(answer.error || response.statusText);
+    if (answer.error) throw new Error(answer.error);
     return answer;
   }
 

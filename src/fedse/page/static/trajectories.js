@@ -67,7 +67,7 @@ function List({ run, found, asked, change }) {
       (row) => html`<tr key=${row.id} class=${row.outcome}>
         <td><${Outcome} outcome=${row.outcome} /></td>
         <th scope="row"><a class="row" href=${link(run, "trajectory", { ...asked, id: row.id, page: asked.page })}>${row.task}${row.attempt ? html` <small>attempt ${row.attempt + 1}</small>` : ""}</a></th>
-        <td>${row.world}</td><td class="wide">${row.client}</td><td>${adapterName(row)}</td><td class="wide">${row.split || row.purpose}</td>
+        <td>${row.world}</td><td class="wide">${row.client}</td><td class="adapter">${adapterName(row)}</td><td class="wide">${row.split || row.purpose}</td>
         <td class="n">${row.steps}</td><td class="n">${f.count(row.tokens)}</td><td class="n ${row.invalid ? "bad" : ""}">${row.invalid}</td><td class="n">${f.decimal(row.score, 2)}</td><td class="wide">${row.kept ? "kept" : ""}</td></tr>`,
     )}</tbody>
   </table></div>`;

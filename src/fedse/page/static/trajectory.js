@@ -68,7 +68,7 @@ function Single({ found, run, list, step, setStep, search }) {
       </section>
     </div>
     <aside>
-      <section class="panel"><header><h2>The world</h2>${found.drawings.length > 0 && html`<span>${step === last ? "at the end" : `before action ${step + 1}`}</span>`}</header>
+      <section class="panel drawn"><header><h2>The world</h2>${found.drawings.length > 0 && html`<span>${step === last ? "at the end" : `before action ${step + 1}`}</span>`}</header>
         ${found.drawings[step] ? html`<${Drawing} pieces=${found.drawings[step]} label="${found.world}, ${step === last ? "at the end" : `before action ${step + 1}`}" />` : html`<p class="calm">${found.note || "Not drawn."}</p>`}
         ${found.drawings[step] && found.note && html`<p class="calm">${found.note}</p>`}
         ${found.drawings.length > 1 && html`<label class="slider"><span class="hidden">Step</span><input type="range" min="0" max=${last} value=${step} onInput=${(event) => setStep(Number(event.target.value))} /></label>`}
