@@ -28,6 +28,12 @@ def environment_with(*requirements: str, folder: Path) -> Path:
     return python
 
 
+def installed_beside(*requirements: str, folder: Path) -> Path:
+    """A folder for PYTHONPATH with these packages and nothing they depend on, for what the tests' environment nearly has."""
+    _pip(sys.executable, "install", "--quiet", "--no-deps", "--target", str(folder), *requirements)
+    return folder
+
+
 def _pip(python: str, *arguments: str) -> None:
     command = [python, "-m", "pip", *arguments, "--disable-pip-version-check"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1500)

@@ -1,4 +1,4 @@
-"""A small MCP server over its standard streams: accounts, and a way to break it."""
+"""A small MCP server, over its standard streams or HTTP: accounts, and a way to break it."""
 
 from __future__ import annotations
 
@@ -46,4 +46,7 @@ def crash() -> str:
 if __name__ == "__main__":
     if "--broken" in sys.argv:
         sys.exit("the ledger is locked")
-    server.run("stdio")
+    if "--http" in sys.argv:
+        server.run("streamable-http", port=int(sys.argv[-1]))
+    else:
+        server.run("stdio")

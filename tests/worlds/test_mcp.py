@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import random
+import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -146,3 +149,28 @@ def test_a_server_is_started_once_or_for_every_episode(monkeypatch: pytest.Monke
         for _ in range(3):
             world.reset(options={"task": "test-0"})
         assert Started.count == expected
+
+
+@pytest.mark.torture
+def test_a_server_over_http() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    process = subprocess.Popen([*SERVER, "--http", str(port)], stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(200):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.1)
+        world = ledger(command=[], url=f"http://127.0.0.1:{port}/mcp")
+        coins = int(world.reset(options={"task": "test-0"})[0].split()[2])
+        world.step(written("transfer", amount=coins // 2))
+        assert world.step(written("finish"))[4]["success"] is (coins // 2 == coins - coins // 2)
+        world.reset(options={"task": "test-0"})
+    finally:
+        process.kill()
+        process.wait()
+    with pytest.raises(McpFailed):
+        world.step(written("look"))
+    with pytest.raises(McpFailed, match="cannot be reached"):
+        world.reset(options={"task": "test-0"})
