@@ -21,6 +21,7 @@ from fedse.worlds.check import check
 from fedse.worlds.foreign.openenv_client import OpenEnvServer
 from fedse.worlds.foreign.openenv_tasks import dealt
 from fedse.worlds.foreign.openenv_wire import OpenEnvFailed
+from fedse.worlds.foreign.tool_calls import written
 from fedse.worlds.maze import Maze
 from fedse.worlds.serving.routes import Routes
 from fedse.worlds.serving.server import WorldServer
@@ -358,6 +359,79 @@ def test_the_sum_of_rewards_can_decide_and_also_the_turn_limit_is_an_end(odd: An
     enough.reset(options={"task": "test-0"})
     enough.step(wrong)
     assert enough.step("two")[4] == {"valid": False, "success": True, "score": 0.5}
+
+
+class Workshop(Odd):
+    """An environment whose actions are calls of tools, in the words of OpenEnv 0.10."""
+
+    def answer(self, raw: str) -> str | None:
+        message = json.loads(raw)
+        data = message.get("data", {})
+        match message["type"], data.get("type"), data.get("tool_name"):
+            case "close", _, _:
+                return None
+            case "reset", _, _:
+                return self.shown({}, 0.0, False)
+            case _, "list_tools", _ if self.trouble == "no tools":
+                errors = {"message": "Invalid message", "code": "VALIDATION_ERROR", "errors": []}
+                return json.dumps({"type": "error", "data": errors})
+            case _, "list_tools", _:
+                about = {"type": "integer", "enum": [1, 2], "description": "How hard."}
+                schema = {"properties": {"force": about, "say": {"type": "string"}}, "required": ["force"]}
+                return self.shown(
+                    {"tools": [{"name": "hit", "description": "Hit.", "input_schema": schema}]}, None, False
+                )
+            case _, "call_tool", "hit" if self.trouble == "transport":
+                error = {"error_type": "transport_error", "message": "the line is dead"}
+                return self.shown({"tool_name": "hit", "result": None, "error": error}, None, False)
+            case _, "call_tool", "hit" if data["arguments"].get("force") not in (1, 2):
+                error = {"error_type": "invalid_args", "message": "force is missing"}
+                return self.shown({"tool_name": "hit", "result": None, "error": error}, None, False)
+            case _, "call_tool", "hit":
+                done = data["arguments"]["force"] == 2
+                result = {"content": [{"type": "text", "text": "broken" if done else "a dent"}], "is_error": False}
+                return self.shown({"tool_name": "hit", "result": result, "error": None}, float(done), done)
+        return self.shown({"tool_name": "?", "result": "said as it is", "error": None}, 0.0, False)
+
+
+def test_an_environment_of_tools_is_played_by_calls(odd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fedse.worlds.serving.server as module
+
+    monkeypatch.setattr(module, "Session", Workshop)
+    fields = {"tool_name": {"type": "string"}, "arguments": {"type": "object"}, "type": {"const": "call_tool"}}
+    odd.answers["/schema"] = (200, {"action": {"properties": fields, "required": ["tool_name"]}})
+    world = lock(odd, action={}, turn_limit=6)
+    first, _ = world.reset(options={"task": "test-0"})
+    assert json.loads(first) == {"a": 1}, "an observation without fields tells its metadata"
+    assert "hit(force: integer, say: string (optional))\n    Hit.\n    force: How hard." in world.rules
+    assert 'one line: {"tool": "NAME", "args": {...}}' in world.rules
+    assert {world.trivial(0.1), world.trivial(0.9)} == {written("hit", force=1), written("hit", force=2)}
+    for wrong, told in (
+        ("hit", "not a call"),
+        (written("kick"), "no tool 'kick'"),
+        (written("hit"), "force is missing"),
+    ):
+        seen, *_, info = world.step(wrong)
+        assert told in seen and info == {"valid": False}
+    assert world.step(written("hit", force=1))[0] == "a dent"
+    assert world.step(written("hit", force=2)) == (
+        "broken",
+        1.0,
+        True,
+        False,
+        {"valid": True, "success": True, "score": 1.0},
+    )
+    Workshop.trouble = "transport"
+    world.reset(options={"task": "test-0"})
+    with pytest.raises(OpenEnvFailed, match="the line is dead"):
+        world.step(written("hit", force=1))
+    Workshop.trouble = "no tools"
+    plain = lock(odd, action={})
+    assert "An action is one line that gives the tool_name" in plain.rules
+    Workshop.trouble = ""
+    by_name = lock(odd, action={"type": "call"}, field="tool_name")
+    by_name.reset(options={"task": "test-0"})
+    assert by_name.step("anything")[0] == "said as it is"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import pytest
 from fedse.types import SPLITS
 from fedse.worlds.foreign.openenv_client import OpenEnvServer
 from fedse.worlds.foreign.openenv_wire import OpenEnvFailed
+from fedse.worlds.foreign.tool_calls import written
 from fedse.worlds.maze import Maze
 from fedse.worlds.serving.server import WorldServer
 from other_packages import environment_with
@@ -81,6 +82,37 @@ class Numbers(Environment):
 
 app = create_app(Numbers, Guess, Hint, env_name="numbers", max_concurrent_envs=2)
 uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")
+"""
+
+WITH_TOOLS = """
+import sys
+import uvicorn
+from fastmcp import FastMCP
+from openenv.core.env_server.http_server import create_app
+from openenv.core.env_server.mcp_environment import MCPEnvironment
+from openenv.core.env_server.mcp_types import CallToolAction, CallToolObservation
+from openenv.core.env_server.types import Observation, State
+
+class Counter(MCPEnvironment):
+    SUPPORTS_CONCURRENT_SESSIONS = True
+    def __init__(self):
+        server = FastMCP("counter")
+        @server.tool
+        def add(number: int) -> dict:
+            '''Add a number.'''
+            self.sum += number
+            return {"sum": self.sum}
+        super().__init__(server)
+    def reset(self, seed=None, episode_id=None, **kwargs):
+        self.sum = 0
+        return Observation(metadata={"goal": seed % 5})
+    def _step_impl(self, action, timeout_s=None, **kwargs):
+        raise ValueError("only tools here")
+    @property
+    def state(self): return State()
+
+app = create_app(Counter, CallToolAction, CallToolObservation, env_name="counter", max_concurrent_envs=1)
+uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="critical")
 """
 
 
@@ -193,4 +225,20 @@ def test_our_client_takes_tasks_from_their_task_provider(programs: Path, tmp_pat
         with pytest.raises(OpenEnvFailed, match="EXECUTION_ERROR: the environment broke"):
             world.step("-1")
         assert world.reset(options={"task": "test-2"})[0] == "test 2"
+        world.close()
+
+
+def test_our_client_calls_the_tools_of_an_environment_that_speaks_mcp(programs: Path, tmp_path: Path) -> None:
+    script, port = tmp_path / "with_tools.py", free_port()
+    script.write_text(WITH_TOOLS)
+    for url in served([programs / "python", script, str(port)], tmp_path, port):
+        world = OpenEnvServer(url=url)
+        assert "add(number: integer)\n    Add a number." in world.rules
+        first, _ = world.reset(options={"task": "test-3"})
+        assert json.loads(first) == {"goal": 3}
+        assert json.loads(world.step(written("add", number=2))[0]) == {"sum": 2}
+        assert json.loads(world.step(written("add", number=5))[0]) == {"sum": 7}
+        seen, *_, info = world.step(written("add", nothing=1))
+        assert info == {"valid": False} and "number" in seen
+        assert world.step("7")[4] == {"valid": False}
         world.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 import weakref
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -11,7 +10,7 @@ from pydantic import Field, model_validator
 
 from fedse.errors import BadInput
 from fedse.worlds.foreign.mcp_connection import Connection, McpFailed
-from fedse.worlds.foreign.tool_calls import Tool
+from fedse.worlds.foreign.tool_calls import Tool, schema_tool
 from fedse.worlds.foreign.tool_class import ToolClass
 from fedse.worlds.world import Turn
 
@@ -74,21 +73,9 @@ class McpTools(ToolClass):
         return {**shown, **own}
 
     def _tool(self, item: Any) -> Tool:
-        schema = item.input_schema or {}
-        required = schema.get("required", ())
-        arguments = ", ".join(
-            f"{name}: {about.get('type', 'any')}{'' if name in required else ' (optional)'}"
-            for name, about in schema.get("properties", {}).items()
+        return schema_tool(
+            item.name, item.description or "", item.input_schema or {}, lambda **given: self._call(item.name, **given)
         )
-        described = [item.description or ""]
-        described += [
-            f"{name}: {about['description']}"
-            for name, about in schema.get("properties", {}).items()
-            if "description" in about
-        ]
-        told = "\n".join([f"{item.name}({arguments})", textwrap.indent("\n".join(filter(None, described)), "    ")])
-        # Whether arguments fit is the server's affair; it tells the agent what is wrong with them.
-        return Tool(item.name, told.rstrip(), schema, lambda **given: self._call(item.name, **given), dict)
 
     def _call(self, tool: str, **arguments: Any) -> str:
         try:

@@ -14,17 +14,20 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from fedse.errors import BadInput
-from fedse.storage.strict_json import parse
 from fedse.types import Split, Task
 from fedse.worlds.answers import finite_number
 from fedse.worlds.foreign.adapter import REPLY_FORM, SeededWorld
-from fedse.worlds.foreign.guesses import choice, few_values
+from fedse.worlds.foreign.openenv_actions import (
+    NO_FIELDS,
+    Actions,
+    FieldActions,
+    ToolActions,
+    calls_tools,
+    tool_answer,
+)
 from fedse.worlds.foreign.openenv_tasks import dealt, listed_tasks
 from fedse.worlds.foreign.openenv_wire import BadAction, Server, Session
 from fedse.worlds.world import Turn
-
-_NO_FIELDS = ("metadata", "done", "reward")
-"""Of every action and observation; nothing that an agent would fill in or read."""
 
 
 class OpenEnvServer(SeededWorld):
@@ -42,7 +45,7 @@ class OpenEnvServer(SeededWorld):
         """Field of an observation that the agent reads; empty means the only field if it is a text, else all as JSON."""
         field: str = ""
         """Field of an action that the agent's line fills; empty means the only one that is required, else the agent writes
-        the whole action as JSON."""
+        the whole action as JSON, or calls a tool where the environment has tools."""
         reset: dict[str, Any] = Field(default_factory=dict)
         """Keywords for every `reset`, beside the task's own."""
         action: dict[str, Any] = Field(default_factory=dict)
@@ -69,35 +72,34 @@ class OpenEnvServer(SeededWorld):
         super().__init__(**options)
         self._server = Server(self.options.url, self.options.timeout)
         self._session: Session | None = None
-        self._seen_last, self._return = "", 0.0
+        self._seen_last, self._valid, self._return = "", True, 0.0
 
     # What the server tells of itself
 
     @cached_property
-    def _schema(self) -> dict[str, Any]:
-        """JSON schema of an action without the fields that are given and those that no agent fills in."""
+    def _grammar(self) -> Actions:
+        """How actions are written."""
         told = self._server.ask("/schema")
         schema = told.get("action") if isinstance(told, dict) else None
         if not isinstance(schema, dict):
             raise self._server.failed(
                 "it does not tell the schema of its actions", "see whether it is an OpenEnv server"
             )
-        given = {*_NO_FIELDS, *self.options.action}
-        properties = {name: item for name, item in schema.get("properties", {}).items() if name not in given}
-        required = [name for name in schema.get("required", ()) if name not in given]
-        return {**schema, "properties": properties, "required": required}
+        tools = self._listed_tools() if calls_tools(schema) and not self.options.field else []
+        return ToolActions(tools) if tools else FieldActions(schema, self.options.field, self.options.action)
 
-    @cached_property
-    def _field(self) -> str:
-        """The field that the agent's line fills; empty where the line is the whole action as JSON."""
-        fields, required = self._schema["properties"], self._schema["required"]
-        if self.options.field:
-            if self.options.field not in fields:
-                raise BadInput(
-                    f"openenv: an action has no field '{self.options.field}'; its fields: {', '.join(fields) or 'none'}."
-                )
-            return self.options.field
-        return required[0] if len(required) == 1 else ""
+    def _listed_tools(self) -> list[Any]:
+        """The tools of an environment, which may be asked for at any time, in the middle of an episode too; none where an
+        action only looks like a call."""
+        session = self._session or self._server.session()
+        try:
+            tools = session.ask("step", {"type": "list_tools"}).get("observation", {}).get("tools")
+        except BadAction:
+            return []
+        finally:
+            if session is not self._session:
+                session.close()
+        return tools if isinstance(tools, list) else []
 
     @cached_property
     def rules(self) -> str:
@@ -108,24 +110,9 @@ class OpenEnvServer(SeededWorld):
         if "Action:" in about:
             return about
         return (
-            f"{about}\n{self._form()}\nYou have {self.turn_limit} turns. Answer with one action per turn, in two lines:\n"
-            + REPLY_FORM.format(action="action")
+            f"{about}\n{self._grammar.form()}\nYou have {self.turn_limit} turns. Answer with one action per turn, in two "
+            "lines:\n" + REPLY_FORM.format(action="action")
         )
-
-    def _form(self) -> str:
-        """How an action is written."""
-        if self._field:
-            return f"An action is one line that gives the {self._about(self._field)}"
-        fields = [f"- {self._about(name)}" for name in self._schema["properties"]]
-        return "\n".join(["An action is a JSON object on one line. Its fields:", *fields])
-
-    def _about(self, name: str) -> str:
-        """A field of an action in words."""
-        item = self._schema["properties"][name]
-        few = (few_values(self._schema) or {}).get(name, ())
-        kind = f" ({item['type']})" if "type" in item else ""
-        listed = f" One of: {', '.join(map(str, few))}." if few and not isinstance(few, range) else ""
-        return f"{name}{kind}: {item.get('description', '')}{listed}".rstrip(": ")
 
     @property
     def turn_limit(self) -> int:
@@ -175,7 +162,9 @@ class OpenEnvServer(SeededWorld):
 
     def play(self, action: str) -> Turn:
         try:
-            answer = self._ask("step", {**self.options.action, **self._meant(action)})
+            if not action.strip():
+                raise BadAction("it is empty")
+            answer = self._ask("step", {**self.options.action, **self._grammar.meant(action)})
         except BadAction as error:
             self._leave_at_the_end(done=False)
             enough = self.options.reward == "sum" and self._return >= self.options.success_reward
@@ -185,32 +174,9 @@ class OpenEnvServer(SeededWorld):
         self._return += reward
         decisive = reward if self.options.reward == "last" else self._return
         done = answer.get("done") is True
+        seen = self._read(answer)
         self._leave_at_the_end(done)
-        return Turn(
-            self._read(answer),
-            valid=answer["observation"].get("valid") is not False,
-            done=done,
-            success=decisive >= self.options.success_reward,
-            score=self._return,
-        )
-
-    def _meant(self, action: str) -> dict[str, Any]:
-        """The action as the server takes it."""
-        if not action.strip():
-            raise BadAction("it is empty")
-        # The type of a field is the server's affair, but a list or a number is not written as a text.
-        text = self._schema["properties"].get(self._field, {}).get("type") == "string"
-        try:
-            said = action if text else parse(action)
-        except ValueError as error:
-            if self._field:
-                return {self._field: action}
-            raise BadAction("it is not JSON") from error
-        if self._field:
-            return {self._field: said}
-        if not isinstance(said, dict):
-            raise BadAction("it is not a JSON object")
-        return said
+        return Turn(seen, self._valid, done, decisive >= self.options.success_reward, self._return)
 
     def _ask(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
         if self._session is None:
@@ -233,28 +199,36 @@ class OpenEnvServer(SeededWorld):
 
     def _read(self, answer: dict[str, Any]) -> str:
         """What the agent reads of an observation."""
-        seen = {name: item for name, item in answer["observation"].items() if name not in _NO_FIELDS}
-        if self.options.text and self.options.text not in seen:
-            raise self._failed(f"its observation has no field '{self.options.text}', only {', '.join(seen) or 'none'}")
-        chosen = seen[self.options.text] if self.options.text else next(iter(seen.values())) if len(seen) == 1 else seen
-        text = chosen if isinstance(chosen, str) else json.dumps(chosen, ensure_ascii=False)
+        observation = answer["observation"]
+        self._valid = observation.get("valid") is not False
+        if not self.options.text and {"tool_name", "result"} <= observation.keys():
+            text, self._valid, broke = tool_answer(observation)
+            if broke:
+                raise self._failed(f"a tool broke ({broke})")
+        else:
+            text = self._shown(observation)
         self._seen_last = text.strip() or "(the server says nothing)"
         return self._seen_last
+
+    def _shown(self, observation: dict[str, Any]) -> str:
+        seen = {name: item for name, item in observation.items() if name not in NO_FIELDS}
+        if self.options.text and self.options.text not in seen:
+            raise self._failed(f"its observation has no field '{self.options.text}', only {', '.join(seen) or 'none'}")
+        # An observation without fields of its own says in its metadata what it has to say.
+        whole = seen or observation.get("metadata") or {}
+        chosen = (
+            seen[self.options.text] if self.options.text else next(iter(seen.values())) if len(seen) == 1 else whole
+        )
+        return chosen if isinstance(chosen, str) else json.dumps(chosen, ensure_ascii=False)
 
     def trivial(self, draw: float) -> str:
         """Any action of those given, or one with guessed fields."""
         if self.options.actions:
             return self.options.actions[int(draw * len(self.options.actions))]
-        values = few_values(self._schema) or {}
-        if not values or (self._field and self._field not in values):
-            raise BadInput(
-                "openenv: the fields of an action cannot be guessed; name some in `actions` to measure a floor."
-            )
-        guessed = choice(values, draw)
-        if not self._field:
-            return json.dumps(guessed)
-        value = guessed[self._field]
-        return value if isinstance(value, str) else json.dumps(value)
+        guessed = self._grammar.guessed(draw)
+        if guessed is None:
+            raise BadInput("openenv: actions cannot be guessed; name some in `actions` to measure a floor.")
+        return guessed
 
     # The session
 

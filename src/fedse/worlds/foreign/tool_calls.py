@@ -128,6 +128,20 @@ def _shown(signature: inspect.Signature, hints: Mapping[str, Any]) -> str:
     return str(inspect.Signature(plain)).replace("typing.", "")
 
 
+def schema_tool(name: str, description: str, schema: Mapping[str, Any], call: Callable[..., Any]) -> Tool:
+    """A tool of somebody else's by its JSON schema. Whether arguments fit is the owner's affair, who tells the agent."""
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    arguments = ", ".join(
+        f"{argument}: {about.get('type', 'any')}{'' if argument in required else ' (optional)'}"
+        for argument, about in properties.items()
+    )
+    described = [
+        f"{argument}: {about['description']}" for argument, about in properties.items() if "description" in about
+    ]
+    told = "\n".join(filter(None, [description, *described]))
+    return Tool(name, f"{name}({arguments})\n{textwrap.indent(told, '    ')}".rstrip(), schema, call, dict)
+
+
 def guess(tools: Sequence[Tool], draw: float) -> str | None:
     """Any call whose arguments have few values, chosen by a number in [0, 1); None where no tool has such."""
     candidates = [(tool.name, found) for tool in tools if (found := few_values(tool.schema)) is not None]
