@@ -214,7 +214,7 @@ def test_web_pages_get_no_session(maze: WorldServer) -> None:
 
 
 def test_a_server_that_cannot_be_started_is_told(maze: WorldServer) -> None:
-    with pytest.raises(BadInput, match="choose another --port"):
+    with pytest.raises(BadInput, match="choose another --host or --port"):
         WorldServer("maze", Maze, "127.0.0.1", maze.server_port, 1)
 
     def unmade() -> World:

@@ -40,7 +40,9 @@ class WorldServer(ThreadingHTTPServer):
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
-            raise BadInput(f"the world cannot be served at {host}:{port}: {error}; choose another --port.") from error
+            raise BadInput(
+                f"the world cannot be served at {host}:{port}: {error}; choose another --host or --port."
+            ) from error
 
     @property
     def url(self) -> str:
