@@ -47,6 +47,17 @@ def test_a_card_tells_what_was_measured_and_no_path(
     assert read_adapter(run.parent / target).digest() == read_adapter(tmp_path / "deep/out").digest()
 
 
+def test_a_clients_card_tells_its_own_success_and_the_shared_one_says_with_what_it_was_measured(
+    factored: type[Experiment], tmp_path: Path
+) -> None:
+    run = fedse.run(factored(mix="fedalt", rounds=1), tmp_path).folder
+    export(run, str(tmp_path / "shared"))
+    export(run, str(tmp_path / "own"), "--client", "east")
+    shared, own = ((tmp_path / name / "README.md").read_text() for name in ("shared", "own"))
+    assert "| west: maze |" in shared and "(`mix: fedalt`)" in shared
+    assert "| east: maze |" in own and "west" not in own and "(`mix: fedalt`)" not in own
+
+
 @pytest.mark.parametrize(
     ("base", "shown"),
     [

@@ -60,7 +60,7 @@ def model_card(exported: Exported) -> str:
         "",
         "## Success on validation tasks",
         "",
-        *_success(exported),
+        *_success(exported, experiment.mix.name),
         "",
         *_use(exported),
         "## Written by",
@@ -80,14 +80,9 @@ def _base(exported: Exported) -> str:
     if not exported.base:
         return "none: a table in place of a language model"
     name = shown_name(exported.base)
-    where = (
-        f", in the folder `{BASE}`"
-        if exported.base_beside
-        else ""
-        if "/" in name
-        else ", a folder of whoever made this"
-    )
-    return f"{name}{where}"
+    if exported.base_beside:
+        return f"{name}, in the folder `{BASE}`"
+    return name if "/" in name else f"{name}, a folder of whoever made this"
 
 
 def _header(exported: Exported) -> list[str]:
@@ -99,14 +94,14 @@ def _header(exported: Exported) -> list[str]:
     return ["---", *known, *named, "tags: [fedse, federated-learning, agent, lora]", "---", ""]
 
 
-def _success(exported: Exported) -> list[str]:
+def _success(exported: Exported, mix: str) -> list[str]:
     from fedse.evaluation.curves import curves
 
     found = {
         name: row
         for name, rows in curves(exported.run).items()
         for row in rows
-        if row["adapter"] == exported.round and row["success"] is not None
+        if row["adapter"] == exported.round and row["success"] is not None and exported.client in ("", row["client"])
     }
     if not found:
         return ["Not measured after this round."]
@@ -116,7 +111,10 @@ def _success(exported: Exported) -> list[str]:
         rows.append(
             (name, f"{100 * row['success']:.1f} % ({100 * low:.0f} to {100 * high:.0f}), {row['episodes']} tasks")
         )
-    return _table(("client and world", "success (95 % interval)"), rows)
+    table = _table(("client and world", "success (95 % interval)"), rows)
+    if mix == "broadcast" or exported.client:
+        return table
+    return [*table, "", f"Each client was measured with what it makes of the shared adapter by itself (`mix: {mix}`)."]
 
 
 def _use(exported: Exported) -> list[str]:

@@ -43,7 +43,7 @@ def serve(
     """
     from fedse.errors import BadInput
     from fedse.experiments.components import make_players
-    from fedse.experiments.options import load_experiment
+    from fedse.experiments.options import experiment_of
     from fedse.experiments.stored_adapter import stored_adapter
     from fedse.runs.reading import RunView
     from fedse.serving.server import AgentServer
@@ -58,7 +58,7 @@ def serve(
     adapter = stored_adapter(folder, number, client)
     if not adapter.tensors:
         raise BadInput(f"{run} has no adapter, as its model is served elsewhere already.")
-    experiment = load_experiment(folder.path / "experiment.yaml", settings or [], stored=True)
+    experiment = experiment_of(folder.path, settings or [], stored=True)
     say(f"Loading the model {experiment.model.name} with the adapter after round {number}")
     model, policy = make_players(experiment.model, experiment.policy)
     policy.load(adapter)
