@@ -92,6 +92,13 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
     assert not [name for name in named if not (ROOT / name).exists()]
 
 
+def test_rates_are_written_with_per() -> None:
+    amounts = "tokens|tasks|episodes|demonstrations|successes|explorations|epochs|turns|bytes|MB|KB|ms"
+    rate = re.compile(rf"\b\d+ (?:[a-z]+ )?({amounts}) an? (site|round|episode|second|client|step|world|turn|value|run)\b")
+    told = {page.name: found for page in PAGES if (found := rate.findall(page.read_text()))}
+    assert told == {}, "write `tokens per episode`"
+
+
 def test_recipes_are_valid() -> None:
     from fedse import load_experiment
 

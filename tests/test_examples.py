@@ -59,6 +59,12 @@ def test_the_notebook_runs_prints_what_it_shows_and_the_agent_learns(executed: d
     assert [len(line.get_xdata()) for line in lines[:2]] == [4, 4]
 
 
+def test_the_page_about_the_first_world_has_the_notebooks_world() -> None:
+    page = (EXAMPLES.parent / "docs/learn/first_world.md").read_text()
+    (world,) = re.findall(r'^```python title="help_desk.py"\n(.*?)^```$', page, re.MULTILINE | re.DOTALL)
+    assert world.strip() == "".join(CELLS[0]["source"]).strip()
+
+
 def test_the_curriculum_goes_where_success_is(capsys: pytest.CaptureFixture[str]) -> None:
     import easy_first
 

@@ -171,7 +171,7 @@ def test_a_server_that_is_stopped_for_a_minute_is_replaced(tmp_path: Path, monke
         (server,) = d.children("hub", "superlink")
         os.kill(server, signal.SIGSTOP)
         wait_for(lambda: "Flower's server has not answered for" in d.log("hub"), 30, "the hub to notice")
-        wait_for(lambda: "Going on after the last complete round" in d.log("hub"), 60, "the hub to act")
+        wait_for(lambda: "Resuming after the last complete round" in d.log("hub"), 60, "the hub to act")
         d.release("exploring-east")
         assert hub.wait(timeout=300) == 0
         assert d.adapter() == local.adapter.digest()

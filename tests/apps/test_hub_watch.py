@@ -132,7 +132,7 @@ def test_a_killed_process_of_the_run_is_replaced(
     began = time.monotonic()
     assert trial.result(server) == {"adapter": "abc"} and trial.tries == 3
     assert time.monotonic() - began < 30
-    assert ["has ended without a result. Going on after" in text for text in trial.said] == [True, True]
+    assert ["has ended without a result. Resuming after" in text for text in trial.said] == [True, True]
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def test_a_run_that_is_lost_again_and_again_is_given_up_unless_rounds_are_made(
     living: Callable[[], subprocess.Popen[bytes]], server: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     hopeless = Trial(tmp_path, living, good=99, rounds=False)
-    with pytest.raises(HubFailed, match=r"the hub gives up; .*the same command goes on"):
+    with pytest.raises(HubFailed, match=r"the hub gives up; .*the same command resumes"):
         hopeless.result(server)
     assert hopeless.tries == MOST_LOSSES + 1 and len(hopeless.said) == MOST_LOSSES
     unlucky = Trial(tmp_path, living, good=MOST_LOSSES + 3, rounds=True)

@@ -65,7 +65,7 @@ def test_an_interrupted_sweep_goes_on_to_the_same_result(tmp_path: Path, stop: s
     os.kill(process.pid, stop)
     printed, _ = process.communicate(timeout=90)
     assert process.returncode == 130, printed
-    assert "the same command goes on" in printed and "interrupted" in printed
+    assert "the same command resumes the sweep" in printed and "interrupted" in printed
     stopped = RunFolder.existing(tmp_path / "runs/grid/fed_se-s0")
     assert 1 <= (stopped.last_round() or 0) < 15
     stopped.lock()  # Nobody is left who works on it.

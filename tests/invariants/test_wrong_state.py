@@ -156,7 +156,7 @@ def test_a_damaged_round_is_done_again_and_told(what: str, two: Path, made: Path
     reached, warnings = go_on(two)
     assert reached == digest(made / "whole/table", 3)
     (told,) = warnings
-    assert "the run goes on from round 1, the last one that is whole, and does round 2 again" in told
+    assert "the run resumes from round 1, the last one that is whole, and does round 2 again" in told
     assert (two / "set_aside/1").is_dir()
     for client in ("east", "west"):
         path = Path("table/clients") / client / "buffer.sqlite"
@@ -296,7 +296,7 @@ def test_what_a_client_keeps_for_itself_is_checked(tmp_path: Path) -> None:
     with pytest.raises(FedseError, match="is not what was written"):
         open_run(tmp_path / "table")
     _, warnings = go_on(tmp_path / "table", **alone)
-    assert "goes on from round 1" in warnings[0]
+    assert "resumes from round 1" in warnings[0]
 
 
 def test_a_kill_between_two_writes_of_a_new_experiment_leaves_a_run_that_goes_on(two: Path, made: Path) -> None:

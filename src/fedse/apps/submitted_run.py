@@ -69,9 +69,9 @@ class SubmittedRun:
         if self._losses > MOST_LOSSES:
             raise HubFailed(
                 f"{error} This is the {self._losses}th time without a complete round in between, so the hub gives up; "
-                f"{log_of(self._hub)} says more, and the same command goes on after the last complete round."
+                f"{log_of(self._hub)} says more, and the same command resumes after the last complete round."
             ) from error
-        self._say(f"{error} Going on after the last complete round (try {self._losses} of {MOST_LOSSES}).")
+        self._say(f"{error} Resuming after the last complete round (try {self._losses} of {MOST_LOSSES}).")
 
     def end(self) -> None:
         """The process that makes the rounds must be gone before another one may write the run's folder."""

@@ -116,7 +116,7 @@ def run(
     ] = None,
     runs: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
 ) -> None:
-    """Open the hub and run an experiment on its sites. The same command goes on where an interrupted run stopped."""
+    """Open the hub and run an experiment on its sites. The same command resumes an interrupted run."""
     from fedse.apps.hub import run_hub
     from fedse.apps.hub_file import load_for_hub
     from fedse.apps.hub_folder import HubFolder
@@ -135,7 +135,7 @@ def run(
         with interrupts.tidy_when_terminated(), private(folder.path), progress:
             result = run_hub(folder, file, settings or [], runs, [progress], say)
     except KeyboardInterrupt:
-        say("\nInterrupted. Nothing complete is lost; the same command goes on.")
+        say("\nInterrupted. Nothing complete is lost; the same command resumes the run.")
         raise typer.Exit(interrupts.CODE) from None
     say(f"Run: {result['folder']}   (fedse show {result['folder']})")
     say(f"Adapter: {result['adapter']}")

@@ -121,7 +121,7 @@ def _table(rows: Sequence[Row], best: Row, at_home: Mapping[str, Any] | None) ->
     count = max(entry["episodes"] for entry in rows[0].measured["worlds"])
     table = Table(
         title="Success (%) on validation tasks, merged adapters",
-        caption=f"{count} tasks a world at most, greedy, frozen; *: the best by macro, the one that is written"
+        caption=f"at most {count} tasks per world, greedy, frozen; *: the best by macro, the one that is written"
         + ("; lost: share (%) of the products' norm that --rank cut off" if cut else ""),
         title_justify="left",
         caption_justify="left",

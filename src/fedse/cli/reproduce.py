@@ -62,11 +62,11 @@ def reproduce(
     runs: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
     processes: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
     max_minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop when this time is over; call again to go on.")
+        float | None, typer.Option(min=0, help="Stop when this time is over; rerun the command to resume.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be run and stop.")] = False,
 ) -> None:
-    """Run (or go on with) an experiment of the paper and print what came out beside what the paper reports.
+    """Run (or resume) an experiment of the paper and print what came out beside what the paper reports.
 
     What is complete is printed even when the time is over or a run failed.
     """

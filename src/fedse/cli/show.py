@@ -29,7 +29,7 @@ def show(
     outcome: Annotated[Outcome | None, typer.Option(help="Only those that ended so.")] = None,
     purpose: Annotated[Purpose | None, typer.Option(help="Only those played for this.")] = None,
     split: Annotated[str, typer.Option(help="Episodes of a closing evaluation instead: validation or test.")] = "",
-    number: Annotated[int, typer.Option(min=1, help="The how-manieth of those that fit.")] = 1,
+    number: Annotated[int, typer.Option(min=1, help="Which match to print (1 = first).")] = 1,
 ) -> None:
     """Print the run's table and one trajectory, with thought, action and observation of each step."""
     from fedse.cli.tables import evaluation_table, learned_shares_table, side_by_side_table

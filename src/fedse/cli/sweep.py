@@ -1,4 +1,4 @@
-"""`fedse sweep FILE`: run a grid of methods, variants, settings and seeds, or go on with it."""
+"""`fedse sweep FILE`: run a grid of methods, variants, settings and seeds, or resume one."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def sweep(
     runs: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
     processes: Annotated[int, typer.Option(min=1, help="Runs at a time; each gets its share of the cores.")] = 1,
     max_minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop all runs when this time is over; sweep again to go on.")
+        float | None, typer.Option(min=0, help="Stop all runs when this time is over; rerun the command to resume.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be run and stop.")] = False,
 ) -> None:
-    """Run a grid. What is done is skipped and what was interrupted goes on, so the same command finishes the sweep."""
+    """Run a grid. What is done is skipped and what was interrupted is resumed, so the same command finishes the sweep."""
     from fedse.sweeps.grid import cells, read_sweep
 
     grid, base, places = read_sweep(file, settings or [])
@@ -67,7 +67,7 @@ def run_cells(
         results = work_off(made, processes, max_minutes, finished)
     except Interrupted as interrupted:
         console.print(_table(made, interrupted.results))
-        console.print("Interrupted. Nothing complete is lost; the same command goes on.")
+        console.print("Interrupted. Nothing complete is lost; the same command resumes the sweep.")
         raise typer.Exit(130) from None
     console.print(_table(made, results))
     if any(result.state is State.FAILED for result in results.values()):
@@ -77,7 +77,7 @@ def run_cells(
         raise typer.Exit(1)
     complete = all(result.state is State.DONE for result in results.values())
     if not complete:
-        console.print("Stopped, as the time is over. The same command goes on.")
+        console.print("Stopped, as the time is over. The same command resumes the sweep.")
     return complete
 
 

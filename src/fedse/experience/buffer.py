@@ -74,8 +74,8 @@ class BufferOptions(PluginOptions):
     repeats: bool = False
     """Keep trajectories whose token ids and train mask equal those of an earlier one of the same task."""
     history: bool = True
-    """Learn from all rounds and from what the buffer began with; false: from what the same round found alone, and up to
-    the first round that the client finishes also from what the buffer began with."""
+    """Learn from all rounds and from what the buffer began with. False: only from what the same round found and, until the
+    client has finished its first round, from what the buffer began with."""
     max_trajectories: int | None = Field(default=None, ge=1)
     """Learn from at most this many trajectories, the newest first; demonstrations go last."""
     max_per_task: int | None = Field(default=None, ge=1)

@@ -48,7 +48,7 @@ def restore(run: RunFolder) -> Warnings:
     stored.forget_what_is_not_noted(whole)
     again = f"round {last}" if last == whole + 1 else f"rounds {whole + 1} to {last}"
     told = (
-        f"{problem}: the run goes on from round {whole}, the last one that is whole, and does {again} again; what was "
+        f"{problem}: the run resumes from round {whole}, the last one that is whole, and does {again} again; what was "
         f"there is in {aside}."
     )
     return [Warned(kind="fell_back", message=told), *_readable(run, whole)]
@@ -62,7 +62,7 @@ def check(run: RunView) -> None:
         return
     if problem := Stored(run, last).problem(last):
         raise RunConflict(
-            f"{problem}: restore it from a copy of the run; `fedse run` would go on from the last round that is whole."
+            f"{problem}: restore it from a copy of the run; `fedse run` would resume from the last round that is whole."
         )
 
 
@@ -104,14 +104,14 @@ def _readable(run: RunFolder, last: int) -> Warnings:
     told = [
         Warned(
             kind="report_missing",
-            message=f"{run.path}: the report of round {number} is missing, tables and pictures go without.",
+            message=f"{run.path}: the report of round {number} is missing, and tables and pictures are without it.",
         )
         for number in missing
     ]
     if damaged:
         aside = run.put_aside([path for path, _ in damaged])
         told += [
-            Warned(kind="set_aside", message=f"{why} It is now in {aside}, and the run goes on without.")
+            Warned(kind="set_aside", message=f"{why} It is now in {aside}, and the run continues without it.")
             for _, why in damaged
         ]
     return told

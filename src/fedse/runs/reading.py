@@ -40,7 +40,7 @@ class RunView:
         # Killed while it was being replaced, the run still has the earlier one, under which all its rounds were made.
         earlier = "earlier" in manifest and not record.difference(self.path / "experiment.yaml", manifest["earlier"])
         if problem and not earlier and manifest["format"] > 1:
-            raise RunConflict(f"{problem}: restore it; to go on with other settings use --set or another file.")
+            raise RunConflict(f"{problem}: restore it; to resume with other settings use --set or another file.")
 
     def manifest(self) -> dict[str, Any]:
         return read_manifest(self.path / "manifest.json")

@@ -33,7 +33,7 @@ class Recorded:
         path: FilePath
         """The file: a JSON array of records, or one record a line."""
         bad_records: Literal["refuse", "skip"] = "refuse"
-        """What to do when a record cannot be used: not begin at all, or go on without it and say so."""
+        """What to do when a record cannot be used: refuse to begin, or continue without it and say so."""
 
     def __init__(self, path: Path, bad_records: str = "refuse") -> None:
         self.path = path.expanduser()
@@ -47,7 +47,7 @@ class Recorded:
             lines = [f"start: {self.path}, {problem.place}: {problem.reason}." for problem in found.problems[:_SHOWN]]
             if len(found.problems) > _SHOWN:
                 lines.append(f"start: {self.path}: {len(found.problems) - _SHOWN} more records cannot be used.")
-            lines[-1] += " Mend the file, or set `start.bad_records: skip` to go on without such records."
+            lines[-1] += " Mend the file, or set `start.bad_records: skip` to continue without such records."
             raise BadInput("\n".join(lines))
         return found
 

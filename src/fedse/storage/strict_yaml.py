@@ -189,7 +189,7 @@ def _locate(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], path: Path)
                 raise BadInput(f"{path}, line {key.start_mark.line + 1}: a key must be a word.")
             if key.value in seen:
                 raise BadInput(
-                    f"{path}, line {key.start_mark.line + 1}: the key '{short(key.value)}' stands here a second time."
+                    f"{path}, line {key.start_mark.line + 1}: the key '{short(key.value)}' is given here a second time."
                 )
             seen.add(key.value)
             _locate(value, (*at, key.value), lines, path)

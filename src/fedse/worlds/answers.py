@@ -30,7 +30,7 @@ def plain_text(said: Any, what: str) -> str:
     try:
         said.encode()
     except UnicodeEncodeError as error:
-        raise WorldBroke(f"{what} holds a character that is no character ({error.reason}).") from error
+        raise WorldBroke(f"{what} holds an invalid character ({error.reason}).") from error
     return said
 
 

@@ -159,7 +159,7 @@ class GridEngine:
 
     def _unreadable(self, client: str, task: RoundTask, reason: str) -> ClientFailure:
         message = (
-            f"the answer of site '{client}' to {task.name} cannot be used ({reason}); the round goes on without it."
+            f"the answer of site '{client}' to {task.name} cannot be used ({reason}); the round continues without it."
         )
         about = {"client": client, "task": task.name}
         self._sites.tracker.record(Warned(kind="unreadable_answer", message=message, details=about))

@@ -75,7 +75,7 @@ class FlowerEngine:
                 raise ServerFailed(f"Flower's simulation did not start: {grid}.") from grid
             self._engine = GridEngine(grid, self._sites, partial(_any_node, self.clients), pause=0.1)
         elif self._thread is None or not self._thread.is_alive():
-            raise ServerFailed("Flower's simulation ended before the run did; the same command goes on.")
+            raise ServerFailed("Flower's simulation ended before the run did; the same command resumes the run.")
         return self._engine
 
     def _simulate(self) -> None:
