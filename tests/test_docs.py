@@ -94,7 +94,9 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
 
 def test_rates_are_written_with_per() -> None:
     amounts = "tokens|tasks|episodes|demonstrations|successes|explorations|epochs|turns|bytes|MB|KB|ms"
-    rate = re.compile(rf"\b\d+ (?:[a-z]+ )?({amounts}) an? (site|round|episode|second|client|step|world|turn|value|run)\b")
+    rate = re.compile(
+        rf"\b\d+ (?:[a-z]+ )?({amounts}) an? (site|round|episode|second|client|step|world|turn|value|run)\b"
+    )
     told = {page.name: found for page in PAGES if (found := rate.findall(page.read_text()))}
     assert told == {}, "write `tokens per episode`"
 
