@@ -30,7 +30,7 @@ import numpy as np
 import yaml
 
 from fedse.seeds import generator
-from fedse.types import Adapter, Trajectory
+from fedse.types import Adapter, Lesson
 
 HERE = Path(__file__).parent
 NANO_MEGABYTES = 0.44
@@ -44,16 +44,13 @@ class Noise:
     def __init__(self, model: Any) -> None:
         del model
 
-    def learn(
-        self, start: Adapter, trajectories: Sequence[Trajectory], key: int
-    ) -> tuple[Adapter, Mapping[str, float]]:
-        del trajectories
-        chance = generator(key, "noise")
+    def learn(self, lesson: Lesson) -> tuple[Adapter, Mapping[str, float]]:
+        chance = generator(lesson.key, "noise")
         tensors = {
             name: tensor + 1e-3 * chance.standard_normal(tensor.shape, dtype=np.float32)
-            for name, tensor in start.tensors.items()
+            for name, tensor in lesson.start.tensors.items()
         }
-        return Adapter(tensors, start.config), {}
+        return Adapter(tensors, lesson.start.config), {}
 
 
 def experiment(clients: int, megabytes: float, rounds: int) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class WithTrainer:
     def __init__(self, model: Any, given: argparse.Namespace) -> None:
         self.model, self.given = model, given
 
-    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> tuple[Adapter, dict[str, float]]:
+    def learn(self, lesson: Lesson) -> tuple[Adapter, dict[str, float]]:
         from torch.utils.data import SequentialSampler
         from transformers import Trainer, TrainingArguments
 
@@ -86,12 +86,12 @@ class WithTrainer:
             def _get_train_sampler(self, *_: Any) -> Any:
                 return SequentialSampler(dataset)
 
-        random = np.random.Generator(np.random.Philox(key=key))
-        batches = list(group(examples_of(trajectories, self.model.context), given.batch, random))
+        random = np.random.Generator(np.random.Philox(key=lesson.key))
+        batches = list(group(examples_of(lesson.trajectories, self.model.context), given.batch, random))
         # A short batch in the middle would shift all after it.
         batches.sort(key=len, reverse=True)
         dataset = InOrder(batches)
-        load_adapter(self.model.network, start)
+        load_adapter(self.model.network, lesson.start)
         parts = given.trainer_rows or given.batch
         with tempfile.TemporaryDirectory() as folder:
             arguments = TrainingArguments(
@@ -116,7 +116,7 @@ class WithTrainer:
             result = trainer.train()
         self.model.network.eval()
         training = {"loss": result.training_loss, "training_seconds": result.metrics["train_runtime"]}
-        return read_adapter(self.model.network, like=start), training
+        return read_adapter(self.model.network, like=lesson.start), training
 
 
 class Padded(Imitation):
@@ -163,7 +163,7 @@ class Way:
         return [[client] for client in self.rounds]
 
     def learn(self, lessons: Sequence[Lesson]) -> Sequence[Any]:
-        return [self.learner.learn(*lesson) for lesson in lessons]
+        return [self.learner.learn(lesson) for lesson in lessons]
 
     def report(self, tokens: int, operations: float, rate: float) -> dict[str, Any]:
         first, *later = (sum(taken.values()) for taken in self.seconds)

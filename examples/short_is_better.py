@@ -30,11 +30,10 @@ class ByTurns(WorldJudge):
 class Weighted(TableLearner):
     """Counts each action by its trajectory's reward, as a multiple of the mean reward of all that is remembered."""
 
-    def learn(self, start, trajectories, key):
-        del key  # Counting needs no random numbers.
+    def learn(self, lesson):
         counts = np.zeros((self.model.rows, len(self.model.actions)))
-        mean = sum(trajectory.reward for trajectory in trajectories) / max(1, len(trajectories))
-        for trajectory in trajectories:
+        mean = sum(trajectory.reward for trajectory in lesson.trajectories) / max(1, len(lesson.trajectories))
+        for trajectory in lesson.trajectories:
             worth = trajectory.reward / mean
             for step in trajectory.steps:
                 if step.valid and step.action in self.model.actions:
@@ -42,10 +41,10 @@ class Weighted(TableLearner):
         seen = counts.sum(axis=1) > 0
         if not seen.any():
             return None  # Nothing to learn from: the client sends no update in this round.
-        table = start.tensors[TENSOR].copy()
+        table = lesson.start.tensors[TENSOR].copy()
         loss = float(np.square(table[seen] - np.log1p(counts[seen])).mean())
         table[seen] = np.log1p(counts[seen])
-        return Adapter({TENSOR: table}, start.config), {"loss": loss}
+        return Adapter({TENSOR: table}, lesson.start.config), {"loss": loss}
 
 
 def success(learner, seed=0) -> float:

@@ -44,7 +44,7 @@ from fedse.protocols import Policy
 from fedse.rollouts.player import Player
 from fedse.runs.folder import RunFolder
 from fedse.seeds import generator, stream
-from fedse.types import Adapter, Episode, Outcome, Purpose, Sampling, Split, Task, Trajectory
+from fedse.types import Adapter, Episode, Lesson, Outcome, Purpose, Sampling, Split, Task, Trajectory
 from fedse.worlds.world import World
 
 Shares = dict[str, float]
@@ -269,7 +269,7 @@ def few(subject: Subject, tasks: int) -> Rows:
 def learned(subject: Subject, tasks: int, trajectories: list[Trajectory], epochs: int) -> Shares:
     part = subject.experiment.learner
     learner = build("learner", part.model_copy(update={"options": {**part.options, "epochs": epochs}}), subject.model)
-    adapter, _ = learner.learn(subject.before, trajectories, stream("probe", "few"))
+    adapter, _ = learner.learn(Lesson(subject.before, trajectories, stream("probe", "few")))
     return subject.success(subject.policy(adapter), "test", tasks)
 
 

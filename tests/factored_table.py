@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fedse.models.table import Table
 from fedse.policies.table import TablePolicy
-from fedse.types import Adapter, Trajectory
+from fedse.types import Adapter, Lesson
 
 A, B = "table.lora_A.weight", "table.lora_B.weight"
 ROWS, RANK = 64, 3
@@ -50,20 +49,20 @@ class FactoredLearner:
     def __init__(self, model: Table) -> None:
         self.model = model
 
-    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Any:
+    def learn(self, lesson: Lesson) -> Any:
         target = np.zeros((self.model.rows, len(self.model.actions)))
-        for trajectory in trajectories:
+        for trajectory in lesson.trajectories:
             for step in trajectory.steps:
                 if step.action in self.model.actions:
                     target[self.model.row(step.observation), self.model.actions.index(step.action)] = 3.0
-        tensors = {name: tensor.astype(np.float64) for name, tensor in start.tensors.items()}
+        tensors = {name: tensor.astype(np.float64) for name, tensor in lesson.start.tensors.items()}
         for _ in range(5):
             error = table(Adapter(tensors)) - target
             for down in [name for name in tensors if "lora_A" in name]:
                 up = down.replace("lora_A", "lora_B")
                 steps = {up: error @ tensors[down].T, down: tensors[up].T @ error}
                 for name, step in steps.items():
-                    if name not in start.frozen:
+                    if name not in lesson.start.frozen:
                         tensors[name] = tensors[name] - 0.02 * step
         learned = {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
-        return Adapter(learned, start.config), {"loss": float(np.mean(error**2))}
+        return Adapter(learned, lesson.start.config), {"loss": float(np.mean(error**2))}

@@ -17,7 +17,7 @@ import pytest
 import fedse
 from fedse.errors import FedseError
 from fedse.models.table import TENSOR, Table
-from fedse.types import Outcome, Purpose, Step, Trajectory
+from fedse.types import Lesson, Outcome, Purpose, Step, Trajectory
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NOTEBOOK = json.loads((EXAMPLES / "quickstart.ipynb").read_text())
@@ -88,11 +88,11 @@ def test_the_learner_prefers_what_took_fewer_turns() -> None:
     model = Table()
     learner = short_is_better.Weighted(model)
     long, short = walked("move up", reward=0.1), walked("move left", reward=0.5)
-    learned = learner.learn(model.initial_adapter(0), [long, short], 0)
+    learned = learner.learn(Lesson(model.initial_adapter(0), [long, short], 0))
     assert learned is not None
     scores = learned[0].tensors[TENSOR][model.row("a crossing")]
     assert model.actions[scores.argmax()] == "move left" and scores[model.actions.index("move up")] > 0
-    assert learner.learn(model.initial_adapter(0), [], 0) is None
+    assert learner.learn(Lesson(model.initial_adapter(0), [], 0)) is None
     assert 0 <= short_is_better.success(short_is_better.Weighted) <= 1
 
 

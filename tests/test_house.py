@@ -41,7 +41,7 @@ TORCH_AT_IMPORT = {
     "learners/layer_operations.py",
     "learners/triton_operations.py",
     "learners/parallel_passes.py",
-    "learners/likelihood.py",
+    "learners/fitting.py",
     "policies/graphed.py",
     "policies/graphed_network.py",
     "policies/llama_forward.py",

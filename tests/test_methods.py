@@ -21,7 +21,7 @@ from fedse.experiments.options import Experiment
 from fedse.experiments.running import open_run, stored_experiment
 from fedse.federation.client_status import ClientStatus
 from fedse.runs.folder import RunFolder
-from fedse.types import Purpose, Trajectory
+from fedse.types import Lesson, Purpose
 
 Make = Callable[..., Experiment]
 SLOW = {"name": "table", "rate": 0.5}
@@ -212,11 +212,11 @@ class RemembersRounds:
     def __init__(self, model: Any) -> None:
         self.model = model
 
-    def learn(self, start: Any, trajectories: list[Trajectory], key: int) -> Any:
+    def learn(self, lesson: Lesson) -> Any:
         from fedse.learners.table import TableLearner
 
-        type(self).seen.append(sorted({item.round for item in trajectories}))
-        return TableLearner(self.model).learn(start, trajectories, key)
+        type(self).seen.append(sorted({item.round for item in lesson.trajectories}))
+        return TableLearner(self.model).learn(lesson)
 
 
 def test_without_history_a_round_learns_from_what_is_new_alone(make: Make, tmp_path: Path) -> None:

@@ -286,11 +286,12 @@ class Mix(Protocol):
 class Learner(Protocol):
     """Fits an adapter to trajectories, starting from the broadcast one, with a fresh optimiser.
 
-    Tensors in `start.frozen` come back as they were. Metrics beyond the usual ones (`privacy.names.METRICS`) have to be
-    named in an attribute `metrics` of the class; all others leave as `other`.
+    Tensors in `lesson.start.frozen` come back as they were. A class with `learns_from_failures = True` is also given what
+    the round explored, whatever came of it (`lesson.fresh`), even where nothing is remembered. Metrics beyond the usual
+    ones (`privacy.names.METRICS`) have to be named in an attribute `metrics` of the class; all others leave as `other`.
     """
 
-    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Learned | None:
+    def learn(self, lesson: Lesson) -> Learned | None:
         """The adapter and its metrics, or None to abstain: the client then sends no update."""
         ...
 

@@ -63,6 +63,11 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "learner": {
         "imitation": "fedse.learners.imitation:Imitation",
+        "group_policy_gradient": "fedse.learners.group_policy_gradient:GroupPolicyGradient",
+        "kto": "fedse.learners.kto:Kto",
+        "dpo": "fedse.learners.dpo:Dpo",
+        "sppo": "fedse.learners.sppo:Sppo",
+        "self_imitation": "fedse.learners.self_imitation:SelfImitation",
         "none": "fedse.learners.none:NoLearning",
         "table": "fedse.learners.table:TableLearner",
     },

@@ -185,8 +185,11 @@ class Lesson(NamedTuple):
 
     start: Adapter
     trajectories: Sequence[Trajectory]
+    """What is remembered."""
     key: int
     """Of its random numbers."""
+    fresh: Sequence[Trajectory] = ()
+    """What was explored in this round, failures included, for a learner that asks for it."""
 
 
 Learned = tuple[Adapter, Mapping[str, float]]

@@ -21,7 +21,7 @@ from fedse.learners.imitation import Imitation  # noqa: E402
 from fedse.models.tiny import Tiny  # noqa: E402
 from fedse.policies.transformer import TransformerPolicy  # noqa: E402
 from fedse.starts.demonstrations import Demonstrations  # noqa: E402
-from fedse.types import Adapter  # noqa: E402
+from fedse.types import Adapter, Lesson  # noqa: E402
 from fedse.worlds.maze import Maze  # noqa: E402
 
 IDS = list(b"Thought: here is some text.")
@@ -119,11 +119,11 @@ def test_learning_leaves_frozen_tensors_as_they_were_and_moves_the_others(model:
     start = Adapter(adapter.tensors, adapter.config, fixed)
     # Weight decay would show a tensor that the optimiser only believes to have no gradient.
     learner = Imitation(model, epochs=1, batch_size=2, learning_rate=1e-3, weight_decay=0.1)
-    learned, _ = learner.learn(start, demonstrations, 1)
+    learned, _ = learner.learn(Lesson(start, demonstrations, 1))
     for name, tensor in adapter.tensors.items():
         assert np.array_equal(learned.tensors[name], tensor) == (name in fixed), name
     # What is frozen for one round is not for the next.
-    again, _ = learner.learn(adapter, demonstrations, 1)
+    again, _ = learner.learn(Lesson(adapter, demonstrations, 1))
     assert all(not np.array_equal(again.tensors[name], tensor) for name, tensor in adapter.tensors.items())
 
 
@@ -142,8 +142,8 @@ def test_learning_goes_on_after_another_adapter_without_further_pairs_was_played
 ) -> None:
     adapter = widened(model, **{PERSONAL: 3})
     learner = Imitation(model, epochs=1, batch_size=2, learning_rate=1e-3)
-    first, _ = learner.learn(adapter, demonstrations, 1)
+    first, _ = learner.learn(Lesson(adapter, demonstrations, 1))
     load_adapter(model.network, model.initial_adapter(0))  # The network loses the pair and gets a new one later.
-    again, _ = learner.learn(adapter, demonstrations, 1)
+    again, _ = learner.learn(Lesson(adapter, demonstrations, 1))
     assert again.digest() == first.digest()
     assert all(not np.array_equal(again.tensors[name], tensor) for name, tensor in adapter.tensors.items())

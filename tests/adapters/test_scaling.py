@@ -21,7 +21,7 @@ from fedse.learners.imitation import Imitation  # noqa: E402
 from fedse.models.tiny import Tiny  # noqa: E402
 from fedse.policies.transformer import TransformerPolicy  # noqa: E402
 from fedse.starts.demonstrations import Demonstrations  # noqa: E402
-from fedse.types import Adapter  # noqa: E402
+from fedse.types import Adapter, Lesson  # noqa: E402
 from fedse.worlds.maze import Maze  # noqa: E402
 
 SCALES: list[tuple[dict[str, Any], float]] = [
@@ -85,7 +85,7 @@ def test_what_is_learned_depends_on_the_scale() -> None:
         own = model(**lora)
         shown = Demonstrations(4).trajectories("maze", "maze", world, own.chat, 0)
         learner = Imitation(own, epochs=2, batch_size=2, learning_rate=1e-3)
-        _, metrics = learner.learn(own.initial_adapter(0), shown, 1)
+        _, metrics = learner.learn(Lesson(own.initial_adapter(0), shown, 1))
         losses.append((metrics["first_loss"], metrics["loss"]))
     assert losses[1][1] < losses[0][1]
 

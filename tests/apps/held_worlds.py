@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fedse.learners.table import TableLearner
-from fedse.types import Adapter, Trajectory
+from fedse.types import Adapter, Lesson
 from fedse.worlds.maze import Maze
 
 SECRET = "patient 4711 has a rare disease"
@@ -32,14 +32,12 @@ class HeldMaze(Maze):
 
 
 class HeldLearner(TableLearner):
-    def learn(
-        self, start: Adapter, trajectories: Sequence[Trajectory], key: int
-    ) -> tuple[Adapter, Mapping[str, float]]:
+    def learn(self, lesson: Lesson) -> tuple[Adapter, Mapping[str, float]]:
         site = os.environ["FEDSE_TEST_SITE"]
         hold(f"learning-{site}")
         if (Path(os.environ["FEDSE_TEST_FLAGS"]) / f"raise-{site}").exists():
             raise ValueError(SECRET)
-        return super().learn(start, trajectories, key)
+        return super().learn(lesson)
 
 
 class BrokenMaze(Maze):

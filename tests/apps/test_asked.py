@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -37,7 +36,7 @@ from fedse.learners.table import TableLearner
 from fedse.mixes.broadcast import Broadcast
 from fedse.models.table import Table
 from fedse.runs.trackers import Trackers
-from fedse.types import Adapter, ClientUpdate, Layout, Learned, RoundTask, Trajectory
+from fedse.types import ClientUpdate, Layout, Learned, Lesson, RoundTask
 from fedse.worlds.maze import Maze
 
 EXPERIMENT = """
@@ -415,8 +414,8 @@ class TellingLearner(TableLearner):
 
     metrics = frozenset({"final"})
 
-    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Learned | None:
-        learned = super().learn(start, trajectories, key)
+    def learn(self, lesson: Lesson) -> Learned | None:
+        learned = super().learn(lesson)
         return learned and (learned[0], {"first_loss": 0.25, "loss": 0.25, "final": 0.125})
 
 

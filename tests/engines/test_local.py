@@ -87,11 +87,11 @@ class Abstaining:
     def __init__(self, learner: Any) -> None:
         self.learner = learner
 
-    def learn(self, *lesson: Any) -> Any:
-        return self.learner.learn(*lesson)
+    def learn(self, lesson: Any) -> Any:
+        return self.learner.learn(lesson)
 
     def learn_together(self, lessons: Any) -> Any:
-        return [None, *[self.learn(*lesson) for lesson in lessons[1:]]]
+        return [None, *[self.learn(lesson) for lesson in lessons[1:]]]
 
 
 def test_what_was_learned_together_reaches_the_client_it_belongs_to(

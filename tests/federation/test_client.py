@@ -17,7 +17,7 @@ from fedse.experiments.assembling import assemble
 from fedse.experiments.building import build_components
 from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
-from fedse.types import Adapter, Episode, Play, Purpose, RoundTask
+from fedse.types import Adapter, Episode, Lesson, Play, Purpose, RoundTask
 
 
 def task(adapter: Adapter, number: int = 1, **changes: Any) -> RoundTask:
@@ -104,16 +104,16 @@ class Poisoned:
 
         self.real = TableLearner(model)
 
-    def learn(self, start: Adapter, trajectories: Any, key: int) -> Any:
-        adapter, metrics = self.real.learn(start, trajectories, key)
-        if trajectories[0].client == "west":
-            adapter = Adapter({"table": np.full_like(adapter.tensors["table"], np.nan)}, start.config)
+    def learn(self, lesson: Lesson) -> Any:
+        adapter, metrics = self.real.learn(lesson)
+        if lesson.trajectories[0].client == "west":
+            adapter = Adapter({"table": np.full_like(adapter.tensors["table"], np.nan)}, lesson.start.config)
         return adapter, metrics
 
 
 class Idle(Poisoned):
-    def learn(self, start: Adapter, trajectories: Any, key: int) -> Any:
-        return start, {}
+    def learn(self, lesson: Lesson) -> Any:
+        return lesson.start, {}
 
 
 def test_a_bad_update_is_refused_with_its_reason_and_the_round_goes_on(
@@ -128,8 +128,10 @@ def test_a_bad_update_is_refused_with_its_reason_and_the_round_goes_on(
 
 
 class AllPoisoned(Poisoned):
-    def learn(self, start: Adapter, trajectories: Any, key: int) -> Any:
-        return Adapter({"table": np.full_like(start.tensors["table"], np.inf)}, start.config), {"loss": float("nan")}
+    def learn(self, lesson: Lesson) -> Any:
+        return Adapter({"table": np.full_like(lesson.start.tensors["table"], np.inf)}, lesson.start.config), {
+            "loss": float("nan")
+        }
 
 
 def test_a_round_whose_updates_are_all_refused_keeps_the_adapter_and_reports_why(

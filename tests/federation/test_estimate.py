@@ -19,9 +19,9 @@ from fedse.runs.folder import RunFolder
 class Slow(TableLearner):
     """Takes a tenth of a second, whatever there is to learn."""
 
-    def learn(self, *given: Any) -> Any:
+    def learn(self, lesson: Any) -> Any:
         time.sleep(0.1)
-        return super().learn(*given)
+        return super().learn(lesson)
 
 
 def test_an_estimate_grows_with_the_run_and_is_near_its_disk_use(

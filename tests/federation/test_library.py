@@ -22,7 +22,7 @@ from fedse.evaluation.measured import costs
 from fedse.experiments.options import Experiment
 from fedse.mixes.broadcast import Broadcast
 from fedse.runs.folder import RunFolder
-from fedse.types import Adapter, Sent, ServerState, Tensors
+from fedse.types import Adapter, Lesson, Sent, ServerState, Tensors
 
 MAZE = {"worlds": [{"name": "maze", "mode": "original"}]}
 FOUR = dict.fromkeys(("east", "north", "south", "west"), MAZE)
@@ -151,10 +151,10 @@ def test_of_a_part_that_is_sent_the_library_has_the_whole(
 class WritesToItsOwn(FactoredLearner):
     """Changes the adapter that it is given in place, as it may."""
 
-    def learn(self, start: Adapter, trajectories: Any, key: int) -> Any:
-        for tensor in start.tensors.values():
+    def learn(self, lesson: Lesson) -> Any:
+        for tensor in lesson.start.tensors.values():
             tensor += 0.5
-        return super().learn(start, trajectories, key)
+        return super().learn(lesson)
 
 
 def test_what_belongs_to_all_cannot_be_written_to(factored: Callable[..., Experiment], tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,16 @@ from fedse.adapters.plan import part
 from fedse.errors import BadInput
 from fedse.experiments.options import Experiment
 from fedse.models.table import TENSOR
-from fedse.types import Adapter, Trajectory
+from fedse.types import Adapter, Lesson
 
 
 class Careless(FactoredLearner):
     """Trains what it was told to leave alone."""
 
-    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Any:
-        return super().learn(Adapter(start.tensors, start.config), trajectories, key)
+    def learn(self, lesson: Lesson) -> Any:
+        return super().learn(
+            Lesson(Adapter(lesson.start.tensors, lesson.start.config), lesson.trajectories, lesson.key)
+        )
 
 
 class BreaksOnce(FactoredLearner):
@@ -34,11 +36,11 @@ class BreaksOnce(FactoredLearner):
 
     calls = 0
 
-    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Any:
+    def learn(self, lesson: Lesson) -> Any:
         BreaksOnce.calls += 1
         if BreaksOnce.calls == 4:
             raise KeyboardInterrupt
-        return super().learn(start, trajectories, key)
+        return super().learn(lesson)
 
 
 def adapters(folder: Path) -> list[Adapter]:

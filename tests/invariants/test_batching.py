@@ -18,7 +18,7 @@ from fedse.policies.transformer import TransformerPolicy
 from fedse.rollouts.player import Player
 from fedse.seeds import generator, stream
 from fedse.starts.demonstrations import Demonstrations
-from fedse.types import Adapter, Episode, Purpose, Sampling
+from fedse.types import Adapter, Episode, Lesson, Purpose, Sampling
 from fedse.worlds.maze import Maze
 from fedse.worlds.wordle import Wordle
 
@@ -109,8 +109,10 @@ def demonstrations(tiny: Any) -> Any:
 
 def test_accumulated_micro_batches_train_like_one_batch(tiny: Any, demonstrations: Any) -> None:
     start = tiny.initial_adapter(0)
-    whole, _ = Imitation(tiny, batch_size=8, learning_rate=1e-3).learn(start, demonstrations, 5)
-    parts, _ = Imitation(tiny, batch_size=8, tokens_at_once=1, learning_rate=1e-3).learn(start, demonstrations, 5)
+    whole, _ = Imitation(tiny, batch_size=8, learning_rate=1e-3).learn(Lesson(start, demonstrations, 5))
+    parts, _ = Imitation(tiny, batch_size=8, tokens_at_once=1, learning_rate=1e-3).learn(
+        Lesson(start, demonstrations, 5)
+    )
     for name, tensor in whole.tensors.items():
         assert parts.tensors[name] == pytest.approx(tensor, abs=2e-5), name
     assert any((whole.tensors[name] != start.tensors[name]).any() for name in start.tensors)
@@ -143,8 +145,8 @@ def test_a_trajectory_whose_replies_are_masked_out_teaches_nothing(tiny: Any, de
     silent = replace(demonstrations[0], train_mask=(False,) * len(demonstrations[0].train_mask))
     start = tiny.initial_adapter(0)
     learner = Imitation(tiny, learning_rate=1e-3)
-    alone, _ = learner.learn(start, demonstrations[1:], 5)
-    beside, _ = learner.learn(start, [*demonstrations[1:], silent], 5)
+    alone, _ = learner.learn(Lesson(start, demonstrations[1:], 5))
+    beside, _ = learner.learn(Lesson(start, [*demonstrations[1:], silent], 5))
     assert alone.digest() == beside.digest() != start.digest()
     with pytest.raises(BadInput, match="nothing to learn from"):
-        learner.learn(start, [silent], 5)
+        learner.learn(Lesson(start, [silent], 5))

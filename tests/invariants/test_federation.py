@@ -17,7 +17,7 @@ from fedse.experience.journal import Journal
 from fedse.experiments.building import build_components
 from fedse.experiments.options import Experiment
 from fedse.seeds import stream
-from fedse.types import Outcome
+from fedse.types import Lesson, Outcome
 from fedse.worlds.maze import Maze
 
 
@@ -32,7 +32,7 @@ def test_one_client_with_the_plain_mean_is_local_training_bit_for_bit(
     adapter = parts.model.initial_adapter(alone.seed)
     for number in (1, 2):
         remembered = [item for item in reversed(_newest_first(buffer)) if item.round <= number]
-        adapter, _ = parts.learner.learn(adapter, remembered, stream(alone.seed, "maze", number, "learn"))
+        adapter, _ = parts.learner.learn(Lesson(adapter, remembered, stream(alone.seed, "maze", number, "learn")))
         assert adapter.digest() == read_adapter(result.folder / "rounds" / f"{number:04d}" / "adapter").digest()
 
 

@@ -10,8 +10,8 @@ from padded_reference import padded_loss
 
 from fedse.adapters.swap import load_adapter, read_adapter
 from fedse.errors import BadInput, GpuFull
+from fedse.learners.fitting import Fitting, pull_back
 from fedse.learners.imitation import Imitation, ImitationOptions
-from fedse.learners.likelihood import Fitting, pull_back
 from fedse.learners.parallel_passes import ParallelPasses
 from fedse.learners.token_packing import examples_of, group
 from fedse.models.table import Table
@@ -29,9 +29,9 @@ def demonstrations(tiny: Any) -> Any:
 def test_learning_lowers_the_loss_and_repeats_bit_for_bit(tiny: Any, demonstrations: Any) -> None:
     learner = Imitation(tiny, learning_rate=3e-3, batch_size=2)
     start = tiny.initial_adapter(0)
-    first, metrics = learner.learn(start, demonstrations, 1)
-    second, again = learner.learn(start, demonstrations, 1)
-    other, _ = learner.learn(start, demonstrations, 2)
+    first, metrics = learner.learn(Lesson(start, demonstrations, 1))
+    second, again = learner.learn(Lesson(start, demonstrations, 1))
+    other, _ = learner.learn(Lesson(start, demonstrations, 2))
     assert first.digest() == second.digest() != other.digest()
     assert metrics == again
     assert metrics["loss"] < metrics["first_loss"] - 0.2
@@ -42,7 +42,7 @@ def lessons_of(tiny: Any, demonstrations: Any) -> list[Lesson]:
     """Of different lengths, from different adapters."""
     counts = (12, 3, 7)
     learner = Imitation(tiny, epochs=1, learning_rate=3e-3, batch_size=4)
-    starts = [learner.learn(tiny.initial_adapter(0), demonstrations[:4], key)[0] for key in range(len(counts))]
+    starts = [learner.learn(Lesson(tiny.initial_adapter(0), demonstrations[:4], key))[0] for key in range(len(counts))]
     return [Lesson(starts[number], demonstrations[:count], 10 + number) for number, count in enumerate(counts)]
 
 
@@ -57,7 +57,7 @@ def test_adapters_trained_at_once_are_those_trained_one_after_another(
     longest = max(len(item.token_ids) for item in demonstrations)
     at_once = Imitation(tiny, tokens_at_once=3 * longest, **options).learn_together(lessons)
     learner = Imitation(tiny, tokens_at_once=longest, **options)
-    in_turn = [learner.learn(*lesson) for lesson in lessons]
+    in_turn = [learner.learn(lesson) for lesson in lessons]
     assert [adapter.digest() for adapter, _ in at_once] == [adapter.digest() for adapter, _ in in_turn]
     assert [metrics for _, metrics in at_once] == [metrics for _, metrics in in_turn]
     assert len({adapter.digest() for adapter, _ in at_once}) == len(lessons)
@@ -71,7 +71,7 @@ def test_a_network_without_a_fast_path_learns_one_after_another(
     lessons = lessons_of(tiny, demonstrations)
     learner = Imitation(tiny, learning_rate=3e-3, batch_size=2)
     at_once = learner.learn_together(lessons)
-    in_turn = [learner.learn(*lesson) for lesson in lessons]
+    in_turn = [learner.learn(lesson) for lesson in lessons]
     assert [adapter.digest() for adapter, _ in at_once] == [adapter.digest() for adapter, _ in in_turn]
 
 
@@ -88,9 +88,9 @@ def test_a_gpu_without_memory_is_one_sentence_that_says_what_helps(
 
     monkeypatch.setattr(Fitting, "step", full)
     with pytest.raises(GpuFull, match=r"adapters at once: 1, tokens at once: 64\).* `learner.checkpointing: true`"):
-        Imitation(tiny, tokens_at_once=64).learn(tiny.initial_adapter(0), demonstrations, 1)
+        Imitation(tiny, tokens_at_once=64).learn(Lesson(tiny.initial_adapter(0), demonstrations, 1))
     with pytest.raises(GpuFull, match="the run can go on when other processes have left"):
-        Imitation(tiny, checkpointing=True).learn(tiny.initial_adapter(0), demonstrations, 1)
+        Imitation(tiny, checkpointing=True).learn(Lesson(tiny.initial_adapter(0), demonstrations, 1))
 
 
 def test_other_errors_of_the_learner_keep_their_name(
@@ -101,7 +101,7 @@ def test_other_errors_of_the_learner_keep_their_name(
 
     monkeypatch.setattr(Fitting, "step", broken)
     with pytest.raises(RuntimeError, match="shapes do not match"):
-        Imitation(tiny).learn(tiny.initial_adapter(0), demonstrations, 1)
+        Imitation(tiny).learn(Lesson(tiny.initial_adapter(0), demonstrations, 1))
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -112,7 +112,9 @@ def test_checkpointing_changes_no_bit_so_that_a_run_may_go_on_with_it(
     if not packed:
         monkeypatch.setattr("fedse.learners.packed_llama.PackedLlama.suits", lambda network: False)
     start = tiny.initial_adapter(0)
-    learned = [Imitation(tiny, checkpointing=way).learn(start, demonstrations, 1)[0].digest() for way in (False, True)]
+    learned = [
+        Imitation(tiny, checkpointing=way).learn(Lesson(start, demonstrations, 1))[0].digest() for way in (False, True)
+    ]
     assert learned[0] == learned[1] != start.digest()
     identities = {str(ImitationOptions(checkpointing=way).identity()) for way in (False, True)}
     assert len(identities) == 1
@@ -120,8 +122,8 @@ def test_checkpointing_changes_no_bit_so_that_a_run_may_go_on_with_it(
 
 def test_a_learner_that_overrides_learning_is_not_passed_by(tiny: Any) -> None:
     class Other(Imitation):
-        def learn(self, start: Any, trajectories: Any, key: int) -> Any:
-            return start, {}
+        def learn(self, lesson: Lesson) -> Any:
+            return lesson.start, {}
 
     assert Imitation(tiny, adapters_at_once=3).at_once == 3
     assert Other(tiny, adapters_at_once=3).at_once == 1
@@ -154,12 +156,12 @@ def test_adapters_of_different_kinds_learn_one_after_another(tiny: Any, demonstr
     (free, _), (held, _) = learner.learn_together(lessons)
     assert all(np.array_equal(held.tensors[name], start.tensors[name]) for name in frozen)
     assert not any(np.array_equal(free.tensors[name], start.tensors[name]) for name in frozen)
-    assert [free.digest(), held.digest()] == [learner.learn(*lesson)[0].digest() for lesson in lessons]
+    assert [free.digest(), held.digest()] == [learner.learn(lesson)[0].digest() for lesson in lessons]
 
 
 def test_only_lora_changes_and_the_base_stays_as_it_was(tiny: Any, demonstrations: Any) -> None:
     before = {name: value.clone() for name, value in tiny.network.named_parameters() if ".lora_" not in name}
-    learned, _ = Imitation(tiny, learning_rate=1e-2).learn(tiny.initial_adapter(0), demonstrations[:4], 1)
+    learned, _ = Imitation(tiny, learning_rate=1e-2).learn(Lesson(tiny.initial_adapter(0), demonstrations[:4], 1))
     for name, value in tiny.network.named_parameters():
         if ".lora_" not in name:
             assert torch.equal(before[name], value), name
@@ -170,7 +172,7 @@ def test_one_step_equals_torchs_adamw_by_hand(tiny: Any, demonstrations: Any) ->
     """From B = 0 the first AdamW step moves each entry of B by the learning rate, in the direction of the gradient."""
     start = tiny.initial_adapter(0)
     learned, _ = Imitation(tiny, epochs=1, batch_size=12, learning_rate=1e-3, max_grad_norm=1e9).learn(
-        start, demonstrations, 1
+        Lesson(start, demonstrations, 1)
     )
     for name, tensor in learned.tensors.items():
         if ".lora_B." in name:
@@ -184,7 +186,7 @@ def test_a_cosine_schedule_ends_lower_than_a_constant_one(tiny: Any, demonstrati
     norms = {}
     for schedule in ("cosine", "constant"):
         learned, _ = Imitation(tiny, schedule=schedule, learning_rate=1e-3, batch_size=2).learn(
-            start, demonstrations, 1
+            Lesson(start, demonstrations, 1)
         )
         norms[schedule] = sum(float(np.abs(learned.tensors[n] - start.tensors[n]).sum()) for n in start.tensors)
     assert norms["cosine"] < norms["constant"]
@@ -194,7 +196,7 @@ def test_an_epoch_is_what_a_plain_loop_over_padded_batches_does(tiny: Any, demon
     """Same batches, torch's own AdamW and clipping on the network's own tensors."""
     start = tiny.initial_adapter(0)
     learned, metrics = Imitation(tiny, learning_rate=1e-3, batch_size=5, max_grad_norm=0.5, weight_decay=0.1).learn(
-        start, demonstrations, 7
+        Lesson(start, demonstrations, 7)
     )
     load_adapter(tiny.network, start)
     parameters = [parameter for parameter in tiny.network.parameters() if parameter.requires_grad]
@@ -249,6 +251,6 @@ def test_a_stronger_proximal_term_keeps_a_client_nearer_to_the_broadcast(tiny: A
     away = []
     for proximal in (0.0, 10.0, 1000.0):
         learner = Imitation(tiny, epochs=4, batch_size=1, learning_rate=1e-3, schedule="constant", proximal_mu=proximal)
-        learned, _ = learner.learn(start, demonstrations[:3], 1)
+        learned, _ = learner.learn(Lesson(start, demonstrations[:3], 1))
         away.append(sum(float(((learned.tensors[n] - start.tensors[n]) ** 2).sum()) for n in start.tensors))
     assert away[0] > 1.5 * away[1] > 1.5**2 * away[2]

@@ -146,7 +146,9 @@ def test_learning_on_a_gpu_goes_where_learning_on_a_cpu_goes() -> None:
     for device in ("cpu", "cuda"):
         model = Tiny(width=64, layers=2, device=device)
         shown = Demonstrations(12).trajectories("maze", "maze", world, model.chat, 0)
-        learned[device] = Imitation(model, learning_rate=3e-3, batch_size=2).learn(model.initial_adapter(0), shown, 1)
+        learned[device] = Imitation(model, learning_rate=3e-3, batch_size=2).learn(
+            Lesson(model.initial_adapter(0), shown, 1)
+        )
     (_, on_cpu), (_, on_gpu) = learned["cpu"], learned["cuda"]
     assert on_gpu["first_loss"] == pytest.approx(on_cpu["first_loss"], rel=0.02)
     assert on_gpu["loss"] == pytest.approx(on_cpu["loss"], rel=0.05)
@@ -171,7 +173,7 @@ def test_adapters_trained_at_once_on_a_gpu_are_those_trained_one_after_another(a
             for adapter, _ in learned
         ]
 
-    in_turn, again = (changes([learner.learn(*lesson) for lesson in lessons]) for _ in range(2))
+    in_turn, again = (changes([learner.learn(lesson) for lesson in lessons]) for _ in range(2))
     for _ in range(3):
         at_once = changes(learner.learn_together(lessons))
         for ours, one, other in zip(at_once, in_turn, again, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from fedse.experiments.transfer import BEGINNING, SHARED, transfer
 from fedse.mixes.blend import Blend
 from fedse.mixes.fedalt import FedAlt
 from fedse.mixes.feddpa import FedDpa
-from fedse.types import Adapter, Sent, Trajectory
+from fedse.types import Adapter, Lesson, Sent
 
 A, B = "m.lora_A.weight", "m.lora_B.weight"
 OTHER_A, OTHER_B = "m.lora_A.residual.weight", "m.lora_B.residual.weight"
@@ -104,8 +104,8 @@ def test_feddpa_trains_the_own_adapter_beside_the_shared_one_and_then_the_shared
 class Counting(FactoredLearner):
     """Tells how many steps it took."""
 
-    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Any:
-        adapter, metrics = super().learn(start, trajectories, key)
+    def learn(self, lesson: Lesson) -> Any:
+        adapter, metrics = super().learn(lesson)
         return adapter, {**metrics, "steps": 5.0}
 
 

@@ -19,7 +19,7 @@ from fedse.models.causal_lm import CausalLM
 from fedse.models.tiny import byte_tokenizer
 from fedse.policies.transformer import TransformerPolicy
 from fedse.starts.demonstrations import demonstrate
-from fedse.types import Adapter, Sampling
+from fedse.types import Adapter, Lesson, Sampling
 from fedse.worlds.maze import Maze
 
 TOKENIZER = byte_tokenizer()
@@ -93,7 +93,7 @@ def test_a_network_with_dropout_learns_without_it(family: str, checkpointing: bo
     shown = [demonstrate("c", "maze", maze, task, made.chat) for task in maze.tasks("train")[:2]]
     start = stirred(made.initial_adapter(0))
     learner = Imitation(made, epochs=1, learning_rate=1e-3, batch_size=2, checkpointing=checkpointing)
-    assert learner.learn(start, shown, 1)[0].digest() == learner.learn(start, shown, 1)[0].digest()
+    assert learner.learn(Lesson(start, shown, 1))[0].digest() == learner.learn(Lesson(start, shown, 1))[0].digest()
     load_adapter(made.network, start)
     train_only(made.network, start)
     vector = LoraVector(made.network)

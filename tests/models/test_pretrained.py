@@ -21,7 +21,7 @@ from fedse.models.huggingface import HuggingFace
 from fedse.models.tiny import Tiny
 from fedse.policies.transformer import TransformerPolicy
 from fedse.starts.demonstrations import demonstrate
-from fedse.types import Adapter, Sampling, Trajectory
+from fedse.types import Adapter, Lesson, Sampling, Trajectory
 from fedse.worlds.maze import Maze
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -116,7 +116,7 @@ def test_a_device_map_changes_where_and_not_what(folder: Path, device_map: Any) 
     usual = model(folder, device="cpu")
     adapter = stirred(usual.initial_adapter(0))
     assert replies(mapped, adapter) == replies(usual, adapter)
-    learned = [Imitation(made, epochs=1).learn(adapter, played(made.chat), 0)[0] for made in (mapped, usual)]
+    learned = [Imitation(made, epochs=1).learn(Lesson(adapter, played(made.chat), 0))[0] for made in (mapped, usual)]
     assert learned[0].digest() == learned[1].digest() != adapter.digest()
 
 
@@ -131,7 +131,7 @@ def test_layers_on_two_devices_answer_and_learn(folder: Path) -> None:
     adapter = stirred(usual.initial_adapter(0))
     assert replies(spread, adapter) == replies(usual, adapter)
     assert {str(parameter.device) for parameter in spread.network.parameters()} == {"cpu", "cuda:0"}
-    learned = [Imitation(made, epochs=1).learn(adapter, played(made.chat), 0)[0] for made in (spread, usual)]
+    learned = [Imitation(made, epochs=1).learn(Lesson(adapter, played(made.chat), 0))[0] for made in (spread, usual)]
     for name, tensor in learned[1].tensors.items():
         np.testing.assert_allclose(learned[0].tensors[name], tensor, atol=1e-5)
 
@@ -178,7 +178,7 @@ def test_a_rounded_base_answers_learns_and_is_merged_at_full_precision(
     assert 0 < float(gap) < 0.5
 
     learner = Imitation(rounded, epochs=4, learning_rate=5e-3)
-    learned, metrics = learner.learn(adapter, played(rounded.chat), 0)
+    learned, metrics = learner.learn(Lesson(adapter, played(rounded.chat), 0))
     assert metrics["loss"] < metrics["first_loss"] - 0.05
     assert all(tensor.dtype == np.float32 for tensor in learned.tensors.values())
 
@@ -198,7 +198,7 @@ def test_a_rounded_base_learns_the_same_whether_it_answered_before_or_not(
     fresh, used = (model(folder, device=device, quantization=quantization) for _ in range(2))
     adapter = stirred(fresh.initial_adapter(0))
     replies(used, adapter)
-    learned = [Imitation(made, epochs=1).learn(adapter, played(made.chat), 0)[0] for made in (fresh, used)]
+    learned = [Imitation(made, epochs=1).learn(Lesson(adapter, played(made.chat), 0))[0] for made in (fresh, used)]
     for name, tensor in learned[0].tensors.items():
         np.testing.assert_allclose(learned[1].tensors[name], tensor, atol=1e-6)
 

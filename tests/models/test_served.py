@@ -16,6 +16,7 @@ from fedse.experiments.options import Experiment
 from fedse.learners.none import NoLearning
 from fedse.models.chat import ByteChat
 from fedse.models.served import Served
+from fedse.types import Lesson
 
 CHAT = ByteChat()
 API = {"name": "api", "url": "http://127.0.0.1:1/v1", "model": "m"}
@@ -48,7 +49,7 @@ def test_the_empty_adapter_survives_wire_and_disk(tmp_path: Path) -> None:
 
 
 def test_no_learning_abstains() -> None:
-    assert NoLearning(Served()).learn(Served().initial_adapter(0), [], 0) is None
+    assert NoLearning(Served()).learn(Lesson(Served().initial_adapter(0), [], 0)) is None
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from fedse.experiments.known_before import expected_of
 from fedse.experiments.options import Experiment
 from fedse.learners.table import TableLearner
 from fedse.privacy.names import COUNTS, KINDS, METRICS, Names, known_kind, may_be_told, told_worlds
-from fedse.types import Adapter, ClientUpdate, Learned, Trajectory, WorldScore
+from fedse.types import ClientUpdate, Learned, Lesson, WorldScore
 from fedse.worlds.maze import Maze
 
 SECRET = "patient_4711_has_a_rare_disease"
@@ -84,8 +84,8 @@ def test_a_tensor_without_a_known_name_is_not_shared() -> None:
 
 
 class Telling(TableLearner):
-    def learn(self, start: Adapter, trajectories: list[Trajectory], key: int) -> Learned | None:  # type: ignore[override]
-        learned = super().learn(start, trajectories, key)
+    def learn(self, lesson: Lesson) -> Learned | None:  # type: ignore[override]
+        learned = super().learn(lesson)
         return learned and (learned[0], {**learned[1], SECRET: 1.0})
 
 

@@ -24,7 +24,7 @@ from fedse.models.table import Table
 from fedse.runs.folder import RunFolder
 from fedse.starts.demonstrations import Demonstrations
 from fedse.starts.recorded import Recorded
-from fedse.types import Outcome, Purpose, Trajectory
+from fedse.types import Lesson, Outcome, Purpose, Trajectory
 from fedse.worlds.foreign.agentgym_client import AgentGymServer
 from fedse.worlds.maze import Maze
 from fedse.worlds.wordle import Wordle
@@ -118,7 +118,7 @@ def test_a_reply_with_loss_false_is_read_and_not_learned_from(tmp_path: Path) ->
     assert learned == REPLY
     assert "no action here" in chat.text(found.token_ids)
     assert [step.learned for step in found.steps] == [False, False, True]
-    adapter, _ = TableLearner(TABLE).learn(TABLE.initial_adapter(0), [found], 0)
+    adapter, _ = TableLearner(TABLE).learn(Lesson(TABLE.initial_adapter(0), [found], 0))
     assert [adapter.tensors["table"][TABLE.row(seen)].any() for seen in ("one", "two", "three")] == [False, False, True]
     export([found], tmp_path / "again.json")
     assert begin(tmp_path / "again.json") == [found]

@@ -54,6 +54,11 @@ def transfer(
             f"with `mix: {experiment.mix.name}` each client of {run} plays with a mixture that no other client has, so no "
             "adapter can be played everywhere: transfer needs `mix: broadcast` or `mix: personal`."
         )
+    if capability(experiment.learner, "learns_from_failures") and experiment.sharing == "all":
+        raise BadInput(
+            f"transfer fits each client's adapter of {run} again from its buffer, and `learner: {experiment.learner.name}` "
+            "also learned from failures, which no buffer keeps: transfer needs `learner: imitation` or `sharing: none`."
+        )
     with open_run(run) as federation:
         chosen = _split(split, experiment)
         if not federation.run.last_round():

@@ -19,12 +19,16 @@ from fedse.types import Adapter, Ahead, Lesson, Outcome, Trajectory, WorldScore
 class Experience:
     """Filter, buffer and episode log of one client."""
 
-    def __init__(self, site: Site, start: Start, filter: Filter, buffer: Buffer, journal: Journal) -> None:
+    def __init__(
+        self, site: Site, start: Start, filter: Filter, buffer: Buffer, journal: Journal, failures: bool = False
+    ) -> None:
+        """With `failures`, a lesson also has what its round explored, whatever came of it."""
         self.site = site
         self.start = start
         self.filter = filter
         self.buffer = buffer
         self.journal = journal
+        self.failures = failures
 
     def past(self, round: int) -> Past:
         """Every attempt of earlier rounds, failures included."""
@@ -67,12 +71,15 @@ class Experience:
             with during("disk"):
                 self.buffer.remember(0, shown)
 
-    def lesson(self, round: int, adapter: Adapter, number: int = 1) -> Lesson | None:
+    def lesson(
+        self, round: int, adapter: Adapter, explored: Sequence[Trajectory] = (), number: int = 1
+    ) -> Lesson | None:
         """What is learned in a round from an adapter, by the first or a later lesson of it; None without experience."""
+        fresh = explored if self.failures and self.site.learns else ()
         with during("disk"):
             remembered = self.buffer.read(round)
         key = stream(self.site.seed, self.site.name, round, "learn", *([number] if number > 1 else []))
-        return Lesson(adapter, remembered, key) if remembered else None
+        return Lesson(adapter, remembered, key, fresh) if remembered or fresh else None
 
 
 class RoundMemory:
@@ -95,7 +102,7 @@ class RoundMemory:
         """Remember what the filter keeps, and read what there is to learn from."""
         experience, self.start = self._experience, adapter
         try:
-            finished = [item for item in self._explored if item.outcome is not Outcome.ERROR]
+            finished = self._finished()
             kept = experience.filter.keep(finished)
             if experience.site.learns:
                 experience.begin()
@@ -103,7 +110,7 @@ class RoundMemory:
                 added = experience.buffer.remember(self._round, kept, self._explored)
             with during("disk"):
                 experience.journal.write(f"{self._round:04d}", [*self._measured, *self._explored])
-            self._lesson = experience.lesson(self._round, adapter)
+            self._lesson = experience.lesson(self._round, adapter, finished)
             self.counts = {
                 "explored": len(self._explored),
                 "errors": len(self._explored) - len(finished),
@@ -122,6 +129,9 @@ class RoundMemory:
         finally:
             experience.buffer.close()
 
+    def _finished(self) -> list[Trajectory]:
+        return [item for item in self._explored if item.outcome is not Outcome.ERROR]
+
     def by_world(self) -> list[WorldScore]:
         """How much of each world the lesson is made of."""
         learned_from = self._lesson.trajectories if self._lesson is not None else ()
@@ -134,7 +144,7 @@ class RoundMemory:
     def further_lesson(self, adapter: Adapter, number: int) -> Lesson | None:
         """The same to learn from once more."""
         try:
-            return self._experience.lesson(self._round, adapter, number)
+            return self._experience.lesson(self._round, adapter, self._finished(), number)
         finally:
             self._experience.buffer.close()
 
@@ -142,6 +152,8 @@ class RoundMemory:
         """Note that something came of the lesson."""
         assert self._lesson is not None
         self.counts["learned_from"] = len(self._lesson.trajectories)
+        if self._lesson.fresh:
+            self.counts["fresh"] = len(self._lesson.fresh)
         with during("disk"):
             try:
                 self._experience.buffer.learned(self._round)

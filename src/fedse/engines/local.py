@@ -108,7 +108,7 @@ class LocalEngine:
                 self.learner.enter(round)
             if len(lessons) > 1 and isinstance(self.learner, LearnsTogether):
                 return self.learner.learn_together(lessons)
-            return [self.learner.learn(*lesson) for lesson in lessons]
+            return [self.learner.learn(lesson) for lesson in lessons]
 
     def _work(self, tasks: dict[str, RoundTask], began: float) -> Iterator[ClientReply]:
         group = _Group()

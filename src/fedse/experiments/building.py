@@ -101,7 +101,12 @@ def _build_client(
             folder, plan_of(components.aggregator), build_mix(experiment, name), shares, site.joins
         ),
         experience=Experience(
-            site, components.start, build("filter", experiment.filter), buffer, Journal(folder / "episodes")
+            site,
+            components.start,
+            build("filter", experiment.filter),
+            buffer,
+            Journal(folder / "episodes"),
+            failures=capability(experiment.learner, "learns_from_failures"),
         ),
         probes={
             EVALUATION: evaluation,

@@ -14,7 +14,7 @@ from fedse.experience.records import to_record
 from fedse.probes.evaluation import evaluation_of
 from fedse.protocols import KnowsItsSize, Learner, Model, Policy
 from fedse.starts.demonstrations import demonstrate
-from fedse.types import Adapter, Sampling, Trajectory
+from fedse.types import Adapter, Lesson, Sampling, Trajectory
 from fedse.worlds.answers import blamed, plain_text, tasks_of
 from fedse.worlds.world import World
 
@@ -120,7 +120,7 @@ def _decoding_speed(clients: Sequence[Client], model: Model, policy: Policy) -> 
 def _learning_time(learner: Learner, adapter: Adapter, pilot: Sequence[Trajectory]) -> float:
     """Seconds a round spends on one remembered trajectory."""
     began = time.perf_counter()
-    learner.learn(adapter, pilot, 0)
+    learner.learn(Lesson(adapter, pilot, 0))
     return (time.perf_counter() - began) / len(pilot)
 
 

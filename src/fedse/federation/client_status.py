@@ -26,6 +26,6 @@ def client_status(update: ClientUpdate, sent: bool, refused: bool = False) -> Cl
         return ClientStatus.SENT
     if update.counts.get("only_measures"):
         return ClientStatus.MEASURED
-    if update.counts.get("learned_from"):
+    if update.counts.get("learned_from") or update.counts.get("fresh"):
         return ClientStatus.KEPT
     return ClientStatus.ABSTAINED if update.counts.get("buffer") else ClientStatus.NOTHING_TO_LEARN_FROM

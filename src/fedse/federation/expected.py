@@ -72,7 +72,7 @@ class Expected:
 
     def _check_counts(self, update: ClientUpdate, task: RoundTask) -> None:
         counts = dict.fromkeys(COUNTS, 0) | dict(update.counts)
-        if update.vector is not None and not COUNTS - {"only_measures"} <= update.counts.keys():
+        if update.vector is not None and not COUNTS - {"only_measures", "fresh"} <= update.counts.keys():
             raise Unexpected("counts: some are missing")
         if min(counts.values()) < 0:
             raise Unexpected("counts: one is negative")
@@ -89,6 +89,7 @@ class Expected:
         _at_most("invalid", counts["invalid"], counts["steps"])
         _at_most("agent_tokens", counts["agent_tokens"], explored * MOST_TOKENS)
         _at_most("only_measures", counts["only_measures"], 1)
+        _at_most("fresh", counts["fresh"], explored - counts["errors"])
 
     def _check_scores(self, update: ClientUpdate, task: RoundTask) -> None:
         held = self._held(update.client)

@@ -57,3 +57,21 @@ def linear_cross_entropy(
     rows = max(1, most_logits // len(weight))
     loss: torch.Tensor = _LinearCrossEntropy.apply(hidden, weight, bias, targets, importance, rows)  # type: ignore[no-untyped-call]
     return loss
+
+
+def linear_log_probabilities(
+    hidden: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    targets: torch.Tensor,
+    most_logits: int = _MOST_LOGITS,
+) -> torch.Tensor:
+    """Of the target of each row, in float32, without a gradient."""
+    rows = max(1, most_logits // len(weight))
+    found = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device)
+    for start in range(0, len(hidden), rows):
+        here = slice(start, start + rows)
+        logits = functional.linear(hidden[here], weight, bias)
+        log_probability = torch.log_softmax(logits, dim=-1, dtype=torch.float32)
+        found[here] = log_probability.gather(1, targets[here, None]).squeeze(1)
+    return found

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from fedse.errors import BadInput, GpuFull
+from fedse.learners.objective import Objective
+from fedse.learners.token_packing import Case
 from fedse.plugins import PluginOptions
 from fedse.schedules import Ramp, Scheduled, at
 from fedse.stopwatch import during
-from fedse.types import Adapter, Learned, Lesson, Trajectory
+from fedse.types import Adapter, Learned, Lesson
 
 if TYPE_CHECKING:
     from fedse.learners.parallel_passes import ParallelPasses
@@ -56,18 +58,22 @@ class ImitationOptions(PluginOptions):
 
 
 class Imitation:
-    """Fits the adapter to the trajectories token by token, from the broadcast adapter, with a fresh optimiser."""
+    """Fits the adapter to the trajectories token by token, from the broadcast adapter, with a fresh optimiser.
 
-    Options = ImitationOptions
+    A rule of another kind overrides `cases`, `objective`, or both.
+    """
+
+    name = "imitation"
+    Options: type[ImitationOptions] = ImitationOptions
 
     def __init__(self, model: CausalLM, **options: object) -> None:
         if not hasattr(model, "network"):
             raise BadInput(
-                "learner: 'imitation' needs a language model; the model 'table' goes with learner 'table', the model "
+                f"learner: '{self.name}' needs a language model; the model 'table' goes with learner 'table', the model "
                 "'served' with learner 'none'."
             )
         self.model = model
-        self.options = ImitationOptions.model_validate(options)
+        self.options = self.Options.model_validate(options)
         self._parallel: ParallelPasses | None = None
         self._suits: object = None
         self._round = 1
@@ -90,37 +96,60 @@ class Imitation:
     def _tokens_at_once(self) -> int:
         return self.options.tokens_at_once or (_TOKENS_ON_GPU if self._on_gpu else _TOKENS_ELSEWHERE)
 
-    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Learned:
-        return self.learn_together([Lesson(start, trajectories, key)])[0]
+    def cases(self, lesson: Lesson) -> list[Case]:
+        """What a lesson is learned from; where there is nothing, the learner abstains."""
+        return [Case((trajectory,)) for trajectory in lesson.trajectories]
 
-    def learn_together(self, lessons: Sequence[Lesson]) -> list[Learned]:
-        from fedse.learners.likelihood import Fitting
+    def objective(self, cases: Sequence[Case]) -> Objective | None:
+        """The rule by which tokens count, with the numbers of this round; None: all of them alike."""
+        del cases
+        return None
+
+    def told_of(self, lesson: Lesson) -> Mapping[str, float]:
+        """What the rule measures of a lesson before it learns."""
+        del lesson
+        return {}
+
+    def learn(self, lesson: Lesson) -> Learned | None:
+        return self.learn_together([lesson])[0]
+
+    def learn_together(self, lessons: Sequence[Lesson]) -> list[Learned | None]:
+        given = [(lesson, cases) for lesson in lessons if (cases := self.cases(lesson))]
+        learned = iter(self._learn_together(*zip(*given, strict=True)) if given else ())
+        having = {id(lesson) for lesson, _ in given}
+        return [next(learned) if id(lesson) in having else None for lesson in lessons]
+
+    def _learn_together(self, lessons: Sequence[Lesson], cases: Sequence[Sequence[Case]]) -> list[Learned]:
+        from fedse.learners.fitting import Fitting
 
         with self._memory_explained(1):
             parallel = self._parallel_for(lessons[0].start)
         share = max(1, self._tokens_at_once // len(lessons))
-        if len(lessons) > 1 and (parallel.alone or not self._fit_together(lessons, share)):
-            return [self.learn_together([lesson])[0] for lesson in lessons]
+        if len(lessons) > 1 and (parallel.alone or not self._fit_together(lessons, cases, share)):
+            return [self._learn_together([one], [own])[0] for one, own in zip(lessons, cases, strict=True)]
         settings = self._settings()
         with self._memory_explained(len(lessons)):
             passes, fittings = parallel.passes(len(lessons)), []
-            for through, (start, trajectories, key) in zip(passes, lessons, strict=True):
+            for through, lesson, own in zip(passes, lessons, cases, strict=True):
                 with during("adapter"):
-                    through.begin(start)
-                fitting = Fitting(through, trajectories, self.model.context, key, tokens_at_once=share, **settings)
+                    through.begin(lesson.start)
+                rule = self.objective(own)
+                fitting = Fitting(through, own, self.model.context, lesson.key, rule, tokens_at_once=share, **settings)
                 fittings.append(fitting)
             parallel.run([fitting.step for fitting in fittings])
             learned: list[Learned] = []
             for through, fitting, lesson in zip(passes, fittings, lessons, strict=True):
-                metrics = fitting.metrics()
+                metrics = {**fitting.metrics(), **self.told_of(lesson)}
                 with during("adapter"):
                     learned.append((through.result(like=lesson.start), metrics))
             return learned
 
     def _settings(self) -> dict[str, Any]:
-        """What the round is learned with."""
-        of_passes = {"checkpointing", "adapters_at_once", "tokens_at_once"}
-        return {name: at(value, self._round) for name, value in self.options.model_dump(exclude=of_passes).items()}
+        """What the round is fitted with."""
+        of_fitting = ImitationOptions.model_fields.keys() - {"checkpointing", "adapters_at_once", "tokens_at_once"}
+        return {
+            name: at(value, self._round) for name, value in self.options.model_dump(include=set(of_fitting)).items()
+        }
 
     @contextmanager
     def _memory_explained(self, adapters: int) -> Iterator[None]:
@@ -136,9 +165,9 @@ class Imitation:
                 "needs less with a smaller `learner.tokens_at_once` or `policy.slots`."
             ) from error
 
-    def _fit_together(self, lessons: Sequence[Lesson], share: int) -> bool:
+    def _fit_together(self, lessons: Sequence[Lesson], cases: Sequence[Sequence[Case]], share: int) -> bool:
         """Whether one kind of pass does for all, and no trajectory takes more than its adapter's share of the tokens."""
-        longest = max(len(item.token_ids) for lesson in lessons for item in lesson.trajectories)
+        longest = max(len(item.token_ids) for own in cases for case in own for item in case.trajectories)
         alike = all(_kind(lesson.start) == self._suits for lesson in lessons)
         return alike and min(longest, self.model.context) <= share
 

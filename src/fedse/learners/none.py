@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from fedse.types import Adapter, Trajectory
+from fedse.types import Lesson
 
 
 class NoLearning:
@@ -13,5 +11,5 @@ class NoLearning:
     def __init__(self, model: object) -> None:
         del model  # Any model will do, as nothing happens to it.
 
-    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> None:
-        del start, trajectories, key
+    def learn(self, lesson: Lesson) -> None:
+        del lesson

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fedse.adapters.llama_layers import is_plain_llama, linear_modules
 from fedse.learners.attention_kernels import CudaFlash, kernel_for
-from fedse.learners.cross_entropy import linear_cross_entropy
+from fedse.learners.cross_entropy import linear_cross_entropy, linear_log_probabilities
 from fedse.learners.layer_operations import Rotary, operations_for
 from fedse.learners.lora_vector import LoraVector
 from fedse.learners.low_rank import Pair, adapted_linear
@@ -167,7 +167,17 @@ class PackedLlama:
             self._vector.gradient.add_(gradient)
         return loss.detach()
 
+    @torch.no_grad()
+    def log_probabilities(self, pack: PackTensors) -> torch.Tensor:
+        """Of each target."""
+        return linear_log_probabilities(self._hidden(pack), self._head.weight, self._head.bias, pack.targets)
+
     def loss(self, pack: PackTensors) -> torch.Tensor:
+        hidden = self._hidden(pack)
+        return linear_cross_entropy(hidden, self._head.weight, self._head.bias, pack.targets, pack.importance)
+
+    def _hidden(self, pack: PackTensors) -> torch.Tensor:
+        """What the output layer reads, at the places that predict a target."""
         values, fixed = self._vector.values.to(self.dtype), self._vector.fixed.to(self.dtype)
         arranged: torch.Tensor = _Arrange.apply(values, fixed, self._order, self._places)  # type: ignore[no-untyped-call]
         sizes = [rows * columns for rows, columns in self._shapes]
@@ -186,7 +196,7 @@ class PackedLlama:
             else:
                 hidden, added = step(hidden, added)
         _, hidden = self._operations.add_norm(hidden, added, self._body.norm.weight, self._epsilon)
-        return linear_cross_entropy(hidden, self._head.weight, self._head.bias, pack.targets, pack.importance)
+        return hidden
 
     def _pass_layer(
         self,

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch.nn import functional
 
@@ -26,26 +28,44 @@ class PaddedNetwork:
         """The same network with the tensors of another vector."""
         return type(self)(self.network, vector, self._checkpointing)
 
-    def add_gradient(self, part: Sequence[Example], importance: float) -> tuple[torch.Tensor, int]:
+    def add_gradient(
+        self, part: Sequence[Example], importance: float | npt.NDArray[np.float32]
+    ) -> tuple[torch.Tensor, int]:
         """Loss of the examples times `importance`, whose gradient is added to the vector's; tokens that were computed."""
         self._vector.put_back()
         ids, train, attention = collate(part, self._device)
         with self._training():
             with during("loss"):
-                loss = self.loss(ids, train, attention) * importance
+                if isinstance(importance, float):
+                    loss = self.loss(ids, train, attention) * importance
+                else:
+                    factors = torch.from_numpy(importance).to(self._device)
+                    loss = (self.losses(ids, train, attention) * factors).sum()
             with during("backward"):
                 self._vector.add_gradients(torch.autograd.grad(loss, self._vector.parameters))
         return loss.detach(), ids.numel()
 
+    @torch.no_grad()
+    def log_probabilities(self, part: Sequence[Example]) -> torch.Tensor:
+        """Of the agent's tokens, one example after another."""
+        self._vector.put_back()
+        return -self.losses(*collate(part, self._device))
+
     def loss(self, ids: torch.Tensor, train: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
         """Summed negative log-likelihood of the agent's tokens, each predicted from everything before it."""
+        return self.losses(ids, train, attention, "sum")
+
+    def losses(
+        self, ids: torch.Tensor, train: torch.Tensor, attention: torch.Tensor, reduction: str = "none"
+    ) -> torch.Tensor:
+        """Of each of the agent's tokens, one example after another."""
         predicting = functional.pad(train[:, 1:], (0, 1))
         precision = torch.autocast(self._device.type, self.network.dtype, enabled=self._low)
         with precision, self._selecting(predicting):
             logits = self.network(input_ids=ids, attention_mask=attention, use_cache=False).logits
         if logits.dim() == 3:
             logits = logits[predicting]
-        return functional.cross_entropy(logits.float(), ids[:, 1:][train[:, 1:]], reduction="sum")
+        return functional.cross_entropy(logits.float(), ids[:, 1:][train[:, 1:]], reduction=reduction)
 
     @contextmanager
     def _selecting(self, predicting: torch.Tensor) -> Iterator[None]:

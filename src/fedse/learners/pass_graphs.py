@@ -8,6 +8,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from fedse.learners.graph_sizes import Sizes, chosen_sizes, fitting
@@ -90,7 +91,7 @@ class PassGraphs:
         """Choose the sizes that packs with these needs will go through; a graph is recorded when the first one comes."""
         self._planned = chosen_sizes(needs, list(self._graphs))
 
-    def add_gradient(self, pack: Pack, importance: float) -> tuple[torch.Tensor, int]:
+    def add_gradient(self, pack: Pack, importance: float | npt.NDArray[np.float32]) -> tuple[torch.Tensor, int]:
         """Loss of the pack times `importance`, whose gradient is added to the vector's; tokens that were computed."""
         need = Sizes.of_pack(pack)
         sizes = fitting(need, [*self._graphs, *self._planned]) or need.rounded_up()

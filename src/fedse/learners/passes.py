@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from fedse.adapters.swap import load_adapter, read_adapter, train_only
@@ -19,6 +20,9 @@ from fedse.learners.token_packing import Example, Pack, pack
 from fedse.stopwatch import during
 from fedse.types import Adapter
 
+Importance = float | npt.NDArray[np.float32]
+"""Factor of the loss of all targets, or of each: the agent's tokens of one example after another."""
+
 
 class Pass(Protocol):
     vector: LoraVector
@@ -28,8 +32,12 @@ class Pass(Protocol):
     alone: bool
     """Whether the network holds the only adapter, so that no other pass can be used at the same time."""
 
-    def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
+    def add_gradient(self, part: Sequence[Example], opening: int, importance: Importance) -> tuple[torch.Tensor, int]:
         """Loss of the examples times `importance`, whose gradient is added to the vector's; tokens that were computed."""
+        ...
+
+    def log_probabilities(self, part: Sequence[Example], opening: int) -> npt.NDArray[np.float32]:
+        """Of the agent's tokens, one example after another."""
         ...
 
     def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
@@ -68,9 +76,13 @@ class PackedPass:
         self.vector = vector
         self._llama = llama
 
-    def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
+    def add_gradient(self, part: Sequence[Example], opening: int, importance: Importance) -> tuple[torch.Tensor, int]:
         packed = pack(part, opening)
         return self._loss(packed, importance), len(packed.ids)
+
+    def log_probabilities(self, part: Sequence[Example], opening: int) -> npt.NDArray[np.float32]:
+        found = self._llama.log_probabilities(tensors_of(pack(part, opening), 1.0, self._llama.device))
+        return found.cpu().numpy()
 
     def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
         """Every size is as good as any other."""
@@ -85,7 +97,7 @@ class PackedPass:
         vector = self.vector.another()
         return type(self)(vector, self._llama.reading(vector))
 
-    def _loss(self, packed: Pack, importance: float) -> torch.Tensor:
+    def _loss(self, packed: Pack, importance: Importance) -> torch.Tensor:
         with during("transfer"):
             tensors = tensors_of(packed, importance, self._llama.device)
         return self._llama.add_gradient(tensors)
@@ -101,7 +113,7 @@ class RecordedPass(PackedPass):
     def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
         self._graphs.expect([Sizes.of_part(part, opening) for part in parts])
 
-    def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
+    def add_gradient(self, part: Sequence[Example], opening: int, importance: Importance) -> tuple[torch.Tensor, int]:
         return self._graphs.add_gradient(pack(part, opening), importance)
 
 
@@ -115,9 +127,13 @@ class PaddedPass:
         self.vector = vector
         self._padded = padded
 
-    def add_gradient(self, part: Sequence[Example], opening: int, importance: float) -> tuple[torch.Tensor, int]:
+    def add_gradient(self, part: Sequence[Example], opening: int, importance: Importance) -> tuple[torch.Tensor, int]:
         del opening  # Nothing is shared here.
         return self._padded.add_gradient(part, importance)
+
+    def log_probabilities(self, part: Sequence[Example], opening: int) -> npt.NDArray[np.float32]:
+        del opening  # Nothing is shared here.
+        return self._padded.log_probabilities(part).cpu().numpy()
 
     def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
         """Every size is as good as any other."""
@@ -139,7 +155,7 @@ class PaddedPass:
         raise NotImplementedError("the network's own forward pass knows one adapter")
 
 
-def tensors_of(packed: Pack, importance: float, device: torch.device) -> PackTensors:
+def tensors_of(packed: Pack, importance: Importance, device: torch.device) -> PackTensors:
     def moved(array: Any) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
@@ -149,6 +165,8 @@ def tensors_of(packed: Pack, importance: float, device: torch.device) -> PackTen
         positions=moved(packed.positions),
         predicting=moved(packed.predicting),
         targets=moved(packed.targets),
-        importance=torch.full((len(packed.targets),), importance, device=device),
+        importance=moved(importance)
+        if isinstance(importance, np.ndarray)
+        else torch.full((len(packed.targets),), importance, device=device),
         segments=Segments(packed.opening, len(packed.ids), packed.lengths, moved(edges), max(packed.lengths)),
     )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from pydantic import Field
 
 from fedse.errors import BadInput
 from fedse.models.table import TENSOR, Table
 from fedse.plugins import PluginOptions
-from fedse.types import Adapter, Learned, Trajectory
+from fedse.types import Adapter, Learned, Lesson
 
 
 class TableLearner:
@@ -26,19 +24,18 @@ class TableLearner:
         self.model = model
         self.rate = rate
 
-    def learn(self, start: Adapter, trajectories: Sequence[Trajectory], key: int) -> Learned | None:
-        del key  # Counting needs no random numbers.
+    def learn(self, lesson: Lesson) -> Learned | None:
         counts = np.zeros((self.model.rows, len(self.model.actions)))
-        for trajectory in trajectories:
+        for trajectory in lesson.trajectories:
             for step in trajectory.steps:
                 if step.valid and step.learned and step.action in self.model.actions:
                     counts[self.model.row(step.observation), self.model.actions.index(step.action)] += 1
         seen = counts.sum(axis=1) > 0
-        scores = start.tensors[TENSOR].astype(np.float64)
+        scores = lesson.start.tensors[TENSOR].astype(np.float64)
         target = np.log1p(counts[seen])
         loss = float(((scores[seen] - target) ** 2).mean()) if seen.any() else 0.0
         scores[seen] += self.rate * (target - scores[seen])
         fitted = scores.astype(np.float32)
-        if np.array_equal(fitted, start.tensors[TENSOR]):
+        if np.array_equal(fitted, lesson.start.tensors[TENSOR]):
             return None  # Counts that did not change since the last round have nothing more to teach.
-        return Adapter({TENSOR: fitted}, start.config), {"loss": loss}
+        return Adapter({TENSOR: fitted}, lesson.start.config), {"loss": loss}

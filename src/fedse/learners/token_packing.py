@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,18 @@ _WINDOW = 16
 """Batches that are sorted by length together: enough to keep lengths alike, few enough to keep the order random."""
 
 Ids = npt.NDArray[np.int64]
+T = TypeVar("T", bound=Sized)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is learned from as a whole: one trajectory, or several that a rule compares within one step."""
+
+    trajectories: tuple[Trajectory, ...]
+    credits: tuple[float, ...] = (1.0,)
+    """Of each, what the rule makes of it: an advantage, or 1 for a success and -1 for a failure."""
+    replayed: bool = False
+    """Remembered, and imitated beside what the rule compares."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +35,9 @@ class Example:
     ids: Ids
     train: npt.NDArray[np.bool_]
     """Which ids are the agent's own."""
+    credit: float = 1.0
+    """As of its case."""
+    replayed: bool = False
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -32,24 +48,47 @@ class Example:
         return int(self.train[1:].sum())
 
 
-def examples_of(trajectories: Sequence[Trajectory], context: int) -> list[Example]:
-    """What can be learned from. Trajectories longer than the context are cut to it."""
-    examples = [
-        Example(np.array(item.token_ids[:context], dtype=np.int64), np.array(item.train_mask[:context], dtype=np.bool_))
-        for item in trajectories
-    ]
-    examples = [example for example in examples if example.agent_tokens]
-    if not examples:
+@dataclass(frozen=True)
+class Unit:
+    """The examples of a case, which stand in one step of the optimiser."""
+
+    examples: tuple[Example, ...]
+
+    def __len__(self) -> int:
+        """In tokens."""
+        return sum(map(len, self.examples))
+
+
+def units_of(cases: Sequence[Case], context: int) -> list[Unit]:
+    """What can be learned from. Trajectories longer than the context are cut to it; a case of which one has no reply left
+    is left out."""
+    units = [Unit(tuple(_example(case, number, context) for number in range(len(case.trajectories)))) for case in cases]
+    units = [unit for unit in units if all(example.agent_tokens for example in unit.examples)]
+    if not units:
         raise BadInput(
             f"no trajectory has a reply within the model's context of {context} tokens: nothing to learn from."
         )
-    return examples
+    return units
 
 
-def group(examples: Sequence[Example], batch: int, random: np.random.Generator) -> Iterator[list[Example]]:
+def examples_of(trajectories: Sequence[Trajectory], context: int) -> list[Example]:
+    """Each trajectory by itself, with credit 1."""
+    return [
+        example for unit in units_of([Case((item,)) for item in trajectories], context) for example in unit.examples
+    ]
+
+
+def _example(case: Case, number: int, context: int) -> Example:
+    trajectory = case.trajectories[number]
+    ids = np.array(trajectory.token_ids[:context], dtype=np.int64)
+    train = np.array(trajectory.train_mask[:context], dtype=np.bool_)
+    return Example(ids, train, case.credits[number], case.replayed)
+
+
+def group(examples: Sequence[T], batch: int, random: np.random.Generator) -> Iterator[list[T]]:
     """One epoch: shuffled, sorted by length within windows, cut into batches, the batches shuffled again."""
     order = random.permutation(len(examples))
-    batches: list[list[Example]] = []
+    batches: list[list[T]] = []
     for start in range(0, len(order), _WINDOW * batch):
         window = sorted(order[start : start + _WINDOW * batch], key=lambda index: len(examples[index]))
         batches.extend([examples[index] for index in window[at : at + batch]] for at in range(0, len(window), batch))

@@ -20,7 +20,7 @@ OTHER = "other"
 COUNTS = frozenset(
     {
         *("explored", "errors", "successes", "kept", "added", "buffer", "learned_from", "steps", "invalid"),
-        *("agent_tokens", "only_measures"),
+        *("agent_tokens", "only_measures", "fresh"),
     }
 )
 """What a client counts in a round."""

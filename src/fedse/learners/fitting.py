@@ -1,31 +1,33 @@
-"""The training loop behind `Imitation`: batches, schedule, clipping, AdamW, and nothing that outlives the round."""
+"""The training loop behind every rule: batches, schedule, clipping, AdamW, and nothing that outlives the round."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from fedse.learners.passes import Pass
-from fedse.learners.token_packing import Example, examples_of, group, micro_batches, opening_of
+from fedse.learners.objective import Objective, Scored, Values
+from fedse.learners.passes import Importance, Pass
+from fedse.learners.token_packing import Case, Example, Unit, group, micro_batches, opening_of, units_of
 from fedse.stopwatch import during
-from fedse.types import Trajectory
 
 
 class Fitting:
     """One adapter's round of learning: step it until it is done. Several can be stepped in turn.
 
-    Trains what the vector of the pass holds. Trajectories longer than the context are cut to it.
+    Trains what the vector of the pass holds. Without an objective every token of the agent counts alike, which is the mean
+    likelihood of a batch; an objective costs a pass without gradient before each step but the first.
     """
 
     def __init__(
         self,
         through: Pass,
-        trajectories: Sequence[Trajectory],
+        cases: Sequence[Case],
         context: int,
         key: int,
+        objective: Objective | None = None,
         *,
         epochs: float,
         learning_rate: float,
@@ -36,13 +38,25 @@ class Fitting:
         max_grad_norm: float,
         proximal_mu: float = 0.0,
     ) -> None:
-        examples = examples_of(trajectories, context)
+        units = units_of(cases, context)
+        examples = [example for unit in units for example in unit.examples]
         random = np.random.Generator(np.random.Philox(key=key))
         self._through, self._vector = through, through.vector
         self._opening = opening_of(examples) if through.shares_opening else 0
-        batches = [chosen for share in _passes(epochs) for chosen in _first(group(examples, batch_size, random), share)]
-        self._batches = [list(micro_batches(chosen, self._opening, tokens_at_once)) for chosen in batches]
+        batches = [chosen for share in _passes(epochs) for chosen in _first(group(units, batch_size, random), share)]
+        self._batches = [
+            list(
+                micro_batches([example for unit in chosen for example in unit.examples], self._opening, tokens_at_once)
+            )
+            for chosen in batches
+        ]
         through.expect([part for parts in self._batches for part in parts], self._opening)
+        self._objective = objective
+        self._before: dict[int, Values] = {}
+        self._told: list[Mapping[str, float]] = []
+        if objective is not None:
+            whole = list(micro_batches(examples, self._opening, tokens_at_once))
+            self._before = dict(self._now(whole))
         self._schedule, self._rate = schedule, learning_rate
         self._per_epoch = max(1, int(len(batches) / max(1.0, epochs)))
         self._max_norm, self._proximal_mu = max_grad_norm, proximal_mu
@@ -69,14 +83,38 @@ class Fitting:
         return True
 
     def _add_gradient(self, parts: Sequence[Sequence[Example]]) -> None:
-        importance = 1.0 / sum(example.agent_tokens for part in parts for example in part)
+        if self._objective is None:
+            importance = 1.0 / sum(example.agent_tokens for part in parts for example in part)
+            for part in parts:
+                # On the device: reading each number would make the host wait for the GPU.
+                self._losses[self._steps] += self._pass(part, importance)
+            return
+        # Nothing has changed before the first step.
+        now = self._before if self._steps == 0 else dict(self._now(parts))
+        batch = [Scored(example, now[id(example)], self._before[id(example)]) for part in parts for example in part]
+        weighed = self._objective.weigh(batch)
+        self._losses[self._steps] = weighed.loss
+        self._told.append(weighed.told)
+        weights = iter(weighed.weights)
         for part in parts:
-            loss, tokens = self._through.add_gradient(part, self._opening, importance)
-            # On the device: reading each number would make the host wait for the GPU.
-            self._losses[self._steps] += loss
-            self._computed += tokens
-            self._real += sum(map(len, part))
-            self._needed += self._opening + sum(len(example) - self._opening for example in part)
+            self._pass(part, np.concatenate([next(weights) for _ in part]).astype(np.float32))
+
+    def _pass(self, part: Sequence[Example], importance: Importance) -> torch.Tensor:
+        loss, tokens = self._through.add_gradient(part, self._opening, importance)
+        self._computed += tokens
+        self._real += sum(map(len, part))
+        self._needed += self._opening + sum(len(example) - self._opening for example in part)
+        return loss
+
+    def _now(self, parts: Sequence[Sequence[Example]]) -> Iterator[tuple[int, Values]]:
+        for part in parts:
+            yield from ((id(example), values) for example, values in self._scores(part))
+
+    def _scores(self, part: Sequence[Example]) -> Iterator[tuple[Example, Values]]:
+        with during("scoring"):
+            found = self._through.log_probabilities(part, self._opening).astype(np.float64)
+        ends = np.cumsum([example.agent_tokens for example in part])
+        return zip(part, np.split(found, ends[:-1]), strict=True)
 
     def metrics(self) -> dict[str, float]:
         per_epoch = self._per_epoch
@@ -89,6 +127,7 @@ class Fitting:
             "tokens": float(self._real),
             "padded_share": (self._computed - self._needed) / self._computed,
             "shared_share": (self._real - self._needed) / self._real,
+            **{name: float(np.mean([told[name] for told in self._told])) for name in next(iter(self._told), {})},
         }
 
 
@@ -102,7 +141,7 @@ def _passes(epochs: float) -> list[float]:
     return [1.0] * whole + ([epochs - whole] if epochs > whole else [])
 
 
-def _first(batches: Iterable[Sequence[Example]], share: float) -> list[Sequence[Example]]:
+def _first(batches: Iterable[list[Unit]], share: float) -> list[list[Unit]]:
     """A share of the batches, at least one."""
     chosen = list(batches)
     return chosen[: max(1, round(share * len(chosen)))]

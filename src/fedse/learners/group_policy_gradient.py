@@ -1,0 +1,150 @@
+"""Policy gradients over groups of attempts at the same task: GRPO and its relatives, with the names that TRL gives them.
+
+Attempts that did better than their group become likelier, the others less likely. The ratio of a token's probability to the
+one it was explored with is clipped, so that a round's attempts can be learned from more than once (`epochs`).
+GRPO: arXiv 2402.03300. Dr. GRPO: 2503.20783. DAPO: 2503.14476. CISPO: 2506.13585. GSPO: 2507.18071. MaxRL: 2602.02710.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from fedse.learners.groups import Scale, advantages, groups_of, uniform_share
+from fedse.learners.imitation import Imitation, ImitationOptions
+from fedse.learners.objective import Objective, Scored, Values, Weighed
+from fedse.learners.token_packing import Case
+from fedse.schedules import Ramp, Scheduled, at
+from fedse.types import Lesson
+
+LossType = Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo"]
+_CISPO_HIGH = 5.0
+
+
+class GroupPolicyGradientOptions(ImitationOptions):
+    """`num_generations` is `exploration.attempts` here, and `num_iterations` is `epochs`."""
+
+    loss_type: LossType = "dapo"
+    """How tokens are summed up: `grpo` by the mean of each trajectory, `bnpo` over the batch, `dapo` over the round,
+    `dr_grpo` over a constant length, which is the round's longest; `cispo` as `dapo`, with clipped weights instead of
+    clipped ratios."""
+    scale_rewards: Scale = "group"
+    """What a difference to the group's mean is divided by: the standard deviation of the group (`group`) or of the round
+    (`batch`), the group's mean (`mean`, MaxRL), or nothing (`none`)."""
+    importance_sampling_level: Literal["token", "sequence"] = "token"
+    """Ratios by token, or one for each trajectory, the geometric mean of its tokens' (`sequence`, GSPO)."""
+    epsilon: float = Field(default=0.2, gt=0, lt=1)
+    """A ratio counts down to 1 - epsilon."""
+    epsilon_high: float | None = Field(default=None, gt=0)
+    """And up to 1 + epsilon_high; null is epsilon, and for `cispo`, whose weights go up to epsilon_high itself, 5."""
+    beta: Annotated[float | Ramp, Scheduled(least=0)] = 0.0
+    """Weight of the divergence from the adapter with which the round began."""
+    imitation: Annotated[float | Ramp, Scheduled(least=0)] = 0.0
+    """Weight of the mean likelihood of what is remembered, which is learned beside the groups; 0 leaves it out."""
+
+
+class GroupPolicyGradient(Imitation):
+    """Makes attempts that did better than others at the same task likelier, and the others less likely."""
+
+    name = "group_policy_gradient"
+    Options = GroupPolicyGradientOptions
+    learns_from_failures: ClassVar[bool] = True
+    metrics: ClassVar[tuple[str, ...]] = ("kl", "clipped_share", "uniform_groups")
+    options: GroupPolicyGradientOptions
+
+    def cases(self, lesson: Lesson) -> list[Case]:
+        found = advantages(groups_of(lesson.fresh), self.options.scale_rewards)
+        compared = [Case((trajectory,), (advantage,)) for trajectory, advantage in found]
+        replayed = [Case((item,), replayed=True) for item in lesson.trajectories] if self._imitation else []
+        return compared + replayed
+
+    def objective(self, cases: Sequence[Case]) -> Objective:
+        compared = [case.trajectories[0] for case in cases if not case.replayed]
+        lengths = [item.agent_tokens for item in compared] or [1]
+        batches = max(1.0, len(cases) / self.options.batch_size)
+        options = self.options
+        high = options.epsilon_high or (_CISPO_HIGH if options.loss_type == "cispo" else options.epsilon)
+        return ClippedRatio(
+            loss_type=options.loss_type,
+            by_sequence=options.importance_sampling_level == "sequence",
+            low=options.epsilon,
+            high=high,
+            beta=at(options.beta, self._round),
+            imitation=self._imitation,
+            longest=max(lengths),
+            tokens_per_batch=sum(lengths) / batches,
+        )
+
+    def told_of(self, lesson: Lesson) -> Mapping[str, float]:
+        return {"uniform_groups": uniform_share(groups_of(lesson.fresh))}
+
+    @property
+    def _imitation(self) -> float:
+        return at(self.options.imitation, self._round)
+
+
+@dataclass(frozen=True)
+class ClippedRatio:
+    """Minus the derivative of -min(r A, clip(r) A) + beta (e^d - d - 1), with r the ratio to the exploring adapter and d the
+    reference's log-probability minus the present one; each token times its share of the mean."""
+
+    loss_type: LossType
+    by_sequence: bool
+    low: float
+    high: float
+    beta: float
+    imitation: float
+    longest: int
+    """Agent's tokens of the longest trajectory of the round."""
+    tokens_per_batch: float
+    """Agent's tokens of the round, by the number of batches."""
+
+    def weigh(self, batch: Sequence[Scored]) -> Weighed:
+        compared = [item for item in batch if not item.example.replayed]
+        replayed = sum(len(item.now) for item in batch if item.example.replayed)
+        weights: list[Values] = []
+        loss, clipped, divergence = 0.0, 0, 0.0
+        for item in batch:
+            if item.example.replayed:
+                weights.append(np.full(len(item.now), self.imitation / replayed))
+                loss -= float(item.now.sum()) * self.imitation / replayed
+                continue
+            share = self._share(item, compared)
+            ratio, advantage = np.exp(self._log_ratio(item)), item.example.credit
+            counts = ratio <= 1 + self.high if advantage > 0 else ratio >= 1 - self.low
+            if self.loss_type == "cispo":
+                counts = (ratio <= self.high) | (advantage < 0)
+                own = np.minimum(ratio, self.high) * advantage * share
+                loss -= float((own * item.now).sum())
+            else:
+                own = np.where(counts, ratio, 0.0) * advantage * share
+                limited = np.minimum(ratio * advantage, np.clip(ratio, 1 - self.low, 1 + self.high) * advantage)
+                loss -= float(limited.sum()) * share
+                if self.by_sequence:
+                    # Every token moves the one ratio of the trajectory by its part, and the ratio counts for every token.
+                    own = np.full(len(own), own.sum() / len(own))
+            away = -item.log_ratio
+            kl = np.exp(away) - away - 1
+            weights.append(own - self.beta * share * (1 - np.exp(away)))
+            loss += self.beta * share * float(kl.sum())
+            clipped += int((~counts).sum())
+            divergence += float(kl.sum())
+        tokens = max(1, sum(len(item.now) for item in compared))
+        return Weighed(weights, loss, {"kl": divergence / tokens, "clipped_share": clipped / tokens})
+
+    def _log_ratio(self, item: Scored) -> Values:
+        return np.full(len(item.now), item.log_ratio.mean()) if self.by_sequence else item.log_ratio
+
+    def _share(self, item: Scored, compared: Sequence[Scored]) -> float:
+        """Of one token in the mean."""
+        if self.loss_type == "grpo":
+            return 1.0 / (len(item.now) * len(compared))
+        if self.loss_type == "bnpo":
+            return 1.0 / sum(len(other.now) for other in compared)
+        if self.loss_type == "dr_grpo":
+            return 1.0 / (len(compared) * self.longest)
+        return 1.0 / self.tokens_per_batch

@@ -1,0 +1,52 @@
+"""What a learning rule wants of the agent's tokens: any loss of their log-probabilities is a weighted likelihood.
+
+The gradient of L(log p_1, log p_2, ...) is the sum of dL/d log p_t times the gradient of log p_t. So a rule says how much
+each token counts, and one weighted pass, the same for all rules, does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fedse.learners.token_packing import Example
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """An example with the log-probability of each of the agent's tokens."""
+
+    example: Example
+    now: Values
+    """Under the adapter as it is at this step."""
+    before: Values
+    """Under the adapter with which the lesson began: the one that explored, and the reference."""
+
+    @property
+    def log_ratio(self) -> Values:
+        return self.now - self.before
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """How much each token of a batch counts."""
+
+    weights: Sequence[Values]
+    """For each example, minus the derivative of the loss by each token's log-probability: above 0 it becomes likelier."""
+    loss: float
+    told: Mapping[str, float] = field(default_factory=dict)
+    """What else the rule measured on this batch."""
+
+
+class Objective(Protocol):
+    """A rule that needs to know how likely the tokens are."""
+
+    def weigh(self, batch: Sequence[Scored]) -> Weighed:
+        """Of the examples behind one step of the optimiser."""
+        ...
