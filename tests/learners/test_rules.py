@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -282,6 +283,18 @@ def test_a_run_that_was_stopped_ends_the_same(rule: str, tmp_path: Path) -> None
     resumed = fedse.run(fedse.Experiment(**bandit(rule, rounds=2, **small)), tmp_path / "stopped")
     first = RunView.existing(whole.folder).digest_of(0)
     assert first != resumed.adapter.digest() == whole.adapter.digest()
+
+
+@pytest.mark.slow
+def test_the_rule_of_ones_own_on_the_page_about_rules_finds_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs/learning.md").read_text()
+    (code,) = re.findall(r'```python title="both_sides.py"\n(.*?)```', page, re.DOTALL)
+    (tmp_path / "both_sides.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    shares = explored(fedse.run(fedse.Experiment(**bandit("both_sides:BothSides", name="own")), tmp_path).folder)
+    assert shares[0] < 0.8 and shares[-1] > 0.85, shares
 
 
 def test_failures_reach_the_learner_and_are_not_remembered(tmp_path: Path) -> None:
