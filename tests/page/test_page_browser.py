@@ -5,6 +5,7 @@ With FEDSE_PICTURES=1 the same test makes the pictures of docs/page.md, of the r
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
@@ -16,7 +17,7 @@ from urllib.parse import quote
 import chromium
 import pytest
 from chromium import Chromium
-from small_runs import make_run
+from page_runs import make_run
 
 from fedse.events import RoundStarted, RunStarted, Warned
 from fedse.page.answers import Answers
@@ -98,8 +99,7 @@ def test_every_view_opens(browser: Chromium, server: PageServer) -> None:
 
 def test_search_filters_links_and_keys(browser: Chromium, server: PageServer) -> None:
     visit(browser, server, "small/trajectories")
-    browser.press("/")
-    browser.wait("document.activeElement.id === 'search'")
+    browser.press_until("/", "document.activeElement.id === 'search'")
     browser.type('pwned "walls above"')
     fitting = "Number(document.querySelector('.summary b')?.innerText.split(' ')[0])"
     browser.wait(f"{READY} && location.hash.includes('text=') && {fitting} < 144")
@@ -118,18 +118,15 @@ def test_search_filters_links_and_keys(browser: Chromium, server: PageServer) ->
     assert f"of {both}" in browser.text() and "System prompt" in browser.text()
     assert browser.eval("document.querySelector('.drawing').innerText.includes('★')")
     before = browser.eval("document.querySelector('.drawing').innerText")
-    browser.press("j")
-    browser.wait(f"document.querySelector('.drawing').innerText !== {before!r}".replace("\\x1b", "\\\\x1b"))
+    browser.press_until("j", f"document.querySelector('.drawing').innerText !== {json.dumps(before)}")
     first = browser.eval("location.hash")
     browser.press("ArrowLeft")
     browser.wait(f"location.hash !== {first!r}")
     browser.wait(READY)
     browser.eval("window.before = true; location.reload()")
     browser.wait(f"!window.before && {READY} && document.querySelector('.trajectory')")
-    browser.press("u")
-    browser.wait(f"{READY} && {fitting} === {both}")
-    browser.press("?")
-    browser.wait("document.querySelector('dialog[open]')?.innerText.includes('search in all trajectories')")
+    browser.press_until("u", f"{READY} && {fitting} === {both}")
+    browser.press_until("?", "document.querySelector('dialog[open]')?.innerText.includes('search in all trajectories')")
     browser.press("Escape")
     assert_calm(browser, server)
 

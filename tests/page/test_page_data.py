@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import HOSTILE, Hostile, make_run
+from page_runs import HOSTILE, Hostile, make_run
 from typer.testing import CliRunner
 
 from fedse.cli import app
@@ -211,6 +211,20 @@ def test_progress_tells_what_is_done_what_is_left_and_what_went_wrong() -> None:
         [Logged(0.0, event, 0) for event in (*told[:1], Evaluated(round=6, split="test", macro=0.5, micro=1))]
     )
     assert over.left(0.0) is None and "50.0 %" in over.feed[-1]["text"]
+
+
+def test_a_damaged_log_is_read_as_far_as_it_can_be() -> None:
+    wrong: Any = [1]
+    told = [
+        RunStarted(round=0, rounds=wrong),
+        RunStarted(round=0, rounds=3),
+        EpisodesPlanned(clients=wrong),
+        Evaluated(round=1, split="test", macro=wrong, micro=0.0),
+        RoundFinished(round=1, seconds=wrong, refused={}, contributed=[]),
+        RoundFinished(round=2, seconds=4.0, refused=wrong, contributed=[]),
+    ]
+    progress = Progress([Logged(0.0, event, 0) for event in told])
+    assert (progress.planned, progress.left(0.0)) == (3, 4.0)
 
 
 def test_whether_a_process_holds_the_run_is_seen_without_holding_it(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ function Run({ runs, run, place, go }) {
       <${State} found=${found} />
       <${Theme} />
     </header>
-    <main>${error ? html`<${Empty} title="This run cannot be shown">${error}<//>` : found ? html`<${Shown} key=${view} view=${view} run=${run} found=${found} runs=${runs} asked=${place.run === run ? place.asked : {}} version=${version} go=${go} />` : html`<p class="wait">Reading the run…</p>`}</main>`;
+    <main>${error && view === "overview" ? html`<${Empty} title="This cannot be shown">${error}<//>` : found || error ? html`<${Shown} key=${view} view=${view} run=${run} found=${found} runs=${runs} asked=${place.run === run ? place.asked : {}} version=${version} go=${go} />` : html`<p class="wait">Reading the run…</p>`}</main>`;
 }
 
 function Shown({ view, run, runs, found, asked, version, go }) {
