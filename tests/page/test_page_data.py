@@ -249,6 +249,15 @@ def test_clients_have_the_reports_numbers(answers: Answers, finished: Path) -> N
     assert set(told["side_by_side"]) == {"east: maze", "west: Hostile"}
 
 
+def test_many_clients_come_in_pages(shown: Shown, answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedse.page.answers.CLIENTS", 1)
+    for view in ("clients", "left"):
+        pages = [answers.view("small", view, asked) for asked in ({}, {"page": "1"}, {"client": "west"}, {"page": "9"})]
+        names = [[item if isinstance(item, str) else item["client"] for item in page["clients"]] for page in pages]
+        assert names == [["east"], ["west"], ["west"], []]
+        assert [(page["page"], page["pages"], page["total"]) for page in pages[:3]] == [(0, 2, 2), (1, 2, 2), (1, 2, 2)]
+
+
 def test_what_left_is_the_ledger(answers: Answers, finished: Path) -> None:
     told = answers.view("small", "left", {})
     for client in told["clients"]:

@@ -59,10 +59,12 @@ function useNews(run, place, running) {
     if (!source.live || place === undefined) return undefined;
     let waiting = 0;
     const stop = source.follow(run, place, () => {
-      waiting = waiting || setTimeout(() => {
-        waiting = 0;
-        setVersion((number) => number + 1);
-      }, 300);
+      waiting =
+        waiting ||
+        setTimeout(() => {
+          waiting = 0;
+          setVersion((number) => number + 1);
+        }, Math.max(300, 10 * source.took));
     });
     return () => {
       clearTimeout(waiting);
