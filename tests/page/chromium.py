@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -123,6 +124,16 @@ class Chromium:
             more = {"text": "\r", "windowsVirtualKeyCode": 13}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **more)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
+
+    def press_until(self, key: str, code: str, seconds: float = 20.0) -> None:
+        """A page that has just been drawn may not listen yet: press again until the code says something true."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.press(key)
+            with suppress(AssertionError):
+                self.wait(code, 3.0)
+                return
+        raise AssertionError(f"{key} does nothing: {code}; {self.text()[:1000]}")
 
     def type(self, text: str) -> None:
         self.call("Input.insertText", text=text)

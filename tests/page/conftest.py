@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_runs import make_run
+from page_runs import make_run
 
 from fedse.page.shown import Shown
 from fedse.runs.reading import RunView

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import chromium
 import pytest
 from chromium import Chromium
-from small_runs import make_run
+from page_runs import make_run
 
 from fedse.events import RoundStarted, RunStarted, Warned
 from fedse.page.answers import Answers
@@ -98,8 +98,7 @@ def test_every_view_opens(browser: Chromium, server: PageServer) -> None:
 
 def test_search_filters_links_and_keys(browser: Chromium, server: PageServer) -> None:
     visit(browser, server, "small/trajectories")
-    browser.press("/")
-    browser.wait("document.activeElement.id === 'search'")
+    browser.press_until("/", "document.activeElement.id === 'search'")
     browser.type('pwned "walls above"')
     fitting = "Number(document.querySelector('.summary b')?.innerText.split(' ')[0])"
     browser.wait(f"{READY} && location.hash.includes('text=') && {fitting} < 144")
@@ -117,19 +116,15 @@ def test_search_filters_links_and_keys(browser: Chromium, server: PageServer) ->
     browser.wait(f"{READY} && document.querySelector('.trajectory mark')")
     assert f"of {both}" in browser.text() and "System prompt" in browser.text()
     assert browser.eval("document.querySelector('.drawing').innerText.includes('★')")
-    before = browser.eval("document.querySelector('.drawing').innerText")
-    browser.press("j")
-    browser.wait(f"document.querySelector('.drawing').innerText !== {before!r}".replace("\\x1b", "\\\\x1b"))
+    browser.press_until("j", "document.querySelector('.drawn header').innerText.includes('before action 2')")
     first = browser.eval("location.hash")
     browser.press("ArrowLeft")
     browser.wait(f"location.hash !== {first!r}")
     browser.wait(READY)
     browser.eval("window.before = true; location.reload()")
     browser.wait(f"!window.before && {READY} && document.querySelector('.trajectory')")
-    browser.press("u")
-    browser.wait(f"{READY} && {fitting} === {both}")
-    browser.press("?")
-    browser.wait("document.querySelector('dialog[open]')?.innerText.includes('search in all trajectories')")
+    browser.press_until("u", f"{READY} && {fitting} === {both}")
+    browser.press_until("?", "document.querySelector('dialog[open]')?.innerText.includes('search in all trajectories')")
     browser.press("Escape")
     assert_calm(browser, server)
 
@@ -223,10 +218,8 @@ def test_pictures_for_the_documents(browser: Chromium) -> None:
         early = shown.catalogue.of_task(row["world"], row["task"])[0]
         for name, place, height, dark in (
             ("overview", "overview", 1180, False),
-            ("trajectories", "trajectories?outcome=success&text=move", 720, False),
             ("trajectory", f"trajectory?id={quote(row['id'])}&step=2", 760, True),
             ("same_task", f"trajectory?id={quote(row['id'])}&with={quote(early['id'])}", 760, False),
-            ("clients", "clients", 1180, False),
         ):
             browser.look(1180, height, dark)
             visit(browser, server, f"{shown.name}/{place}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from small_runs import CONTENT
+from page_runs import CONTENT
 from typer.testing import CliRunner
 
 from fedse.cli import app

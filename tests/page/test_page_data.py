@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import HOSTILE, Hostile, make_run
+from page_runs import HOSTILE, Hostile, make_run
 from typer.testing import CliRunner
 
 from fedse.cli import app
@@ -213,6 +213,20 @@ def test_progress_tells_what_is_done_what_is_left_and_what_went_wrong() -> None:
     assert over.left(0.0) is None and "50.0 %" in over.feed[-1]["text"]
 
 
+def test_a_damaged_log_is_read_as_far_as_it_can_be() -> None:
+    wrong: Any = [1]
+    told = [
+        RunStarted(round=0, rounds=wrong),
+        RunStarted(round=0, rounds=3),
+        EpisodesPlanned(clients=wrong),
+        Evaluated(round=1, split="test", macro=wrong, micro=0.0),
+        RoundFinished(round=1, seconds=wrong, refused={}, contributed=[]),
+        RoundFinished(round=2, seconds=4.0, refused=wrong, contributed=[]),
+    ]
+    progress = Progress([Logged(0.0, event, 0) for event in told])
+    assert (progress.planned, progress.left(0.0)) == (3, 4.0)
+
+
 def test_whether_a_process_holds_the_run_is_seen_without_holding_it(tmp_path: Path) -> None:
     assert in_use(tmp_path) is False
     folder = RunFolder(tmp_path)
@@ -233,6 +247,15 @@ def test_clients_have_the_reports_numbers(answers: Answers, finished: Path) -> N
         assert sum(row["count"] for row in rows) == len(stored)
         assert {row["source"] for row in rows} >= {"demonstrations"}
     assert set(told["side_by_side"]) == {"east: maze", "west: Hostile"}
+
+
+def test_many_clients_come_in_pages(shown: Shown, answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedse.page.answers.CLIENTS", 1)
+    for view in ("clients", "left"):
+        pages = [answers.view("small", view, asked) for asked in ({}, {"page": "1"}, {"client": "west"}, {"page": "9"})]
+        names = [[item if isinstance(item, str) else item["client"] for item in page["clients"]] for page in pages]
+        assert names == [["east"], ["west"], ["west"], []]
+        assert [(page["page"], page["pages"], page["total"]) for page in pages[:3]] == [(0, 2, 2), (1, 2, 2), (1, 2, 2)]
 
 
 def test_what_left_is_the_ledger(answers: Answers, finished: Path) -> None:

@@ -8,7 +8,7 @@ import json
 import re
 from pathlib import Path
 
-from small_runs import SAID
+from page_runs import SAID
 from typer.testing import CliRunner
 
 from fedse.cli import app

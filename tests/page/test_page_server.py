@@ -30,11 +30,11 @@ HTM = "72284e8e9079c87817145df1110f74e8a2aa040b2fc384922e18dfcb46fc1fd7"
 @contextmanager
 def serving(shown: Shown) -> Iterator[PageServer]:
     with PageServer(Answers({"small": shown}), pause=0.02) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +123,26 @@ def test_nothing_else_can_be_had(server: PageServer, path: str) -> None:
 def test_why_something_cannot_be_shown_is_an_answer(server: PageServer) -> None:
     status, _, content = ask(server, f"/{server.token}/api/small/compare")
     assert status == 200 and json.loads(content) == {"error": "Choose two runs or more."}
+
+
+def test_a_fault_of_the_page_is_told_on_it(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> dict[str, object]:
+        return {"a": 1 / 0}
+
+    monkeypatch.setattr(server.answers, "_left", broken)
+    status, _, content = ask(server, f"/{server.token}/api/small/left")
+    assert status == 500 and "ZeroDivisionError, broken in test_page_server.py" in json.loads(content)["error"]
+
+
+def test_odd_requests_are_refused_in_silence(server: PageServer, capfd: pytest.CaptureFixture[str]) -> None:
+    for line in (b"GET * HTTP/1.1", b"GET //[x HTTP/1.1", b"GET /%ff%00/\xff HTTP/1.1", b"\x00\x1b[2J", b"GET"):
+        with socket.create_connection((HOST, server.server_port), timeout=10) as connection:
+            connection.sendall(line + f"\r\nHost: {HOST}:{server.server_port}\r\n\r\n".encode())
+            connection.shutdown(socket.SHUT_WR)
+            answer = connection.recv(100_000)
+        assert b" 403 " in answer[:30] or b" 400 " in answer[:600] or answer == b"", answer
+        assert server.token.encode() not in answer
+    assert capfd.readouterr() == ("", "")
 
 
 def test_it_only_reads(server: PageServer) -> None:

@@ -15,6 +15,8 @@ from fedse.page.overview import overview
 from fedse.page.shown import Shown
 from fedse.visible import visible
 
+CLIENTS = 12
+"""On a page."""
 VIEWS = ("overview", "clients", "trajectories", "trajectory", "left", "compare")
 
 
@@ -43,12 +45,12 @@ class Answers:
         return overview(shown)
 
     def _clients(self, shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
-        del asked
-        return clients(shown)
+        names, place = _some(shown, asked)
+        return {**clients(shown, names), **place}
 
     def _left(self, shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
-        del asked
-        return left(shown)
+        names, place = _some(shown, asked)
+        return {**left(shown, names), **place}
 
     def _compare(self, shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
         del shown
@@ -56,8 +58,7 @@ class Answers:
         return compared([self.runs[name] for name in names or self.runs], asked.get("against", ""))
 
     def _trajectories(self, shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
-        number = asked.get("page", "")
-        return {"kind": shown.kind, **shown.catalogue.page(asked, int(number) if number.isdecimal() else 0)}
+        return {"kind": shown.kind, **shown.catalogue.page(asked, _number(asked.get("page", "")))}
 
     def _trajectory(self, shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
         client, _, rest = asked.get("id", "").partition("/")
@@ -70,6 +71,18 @@ class Answers:
             "same": shown.catalogue.of_task(row["world"], row["task"]),
             "around": shown.catalogue.around(asked, row),
         }
+
+
+def _some(shown: Shown, asked: Mapping[str, str]) -> tuple[list[str], dict[str, int]]:
+    """A page of the clients, the one with a certain client if it is asked for; there may be a thousand of them."""
+    every = shown.clients()
+    number = every.index(asked["client"]) // CLIENTS if asked.get("client") in every else _number(asked.get("page", ""))
+    pages = max(1, -(-len(every) // CLIENTS))
+    return every[CLIENTS * number : CLIENTS * (number + 1)], {"page": number, "pages": pages, "total": len(every)}
+
+
+def _number(digits: str) -> int:
+    return int(digits) if digits.isdecimal() and len(digits) < 10 else 0
 
 
 def tame(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -14,6 +15,7 @@ from fedse.experience.buffer_file import remembered
 from fedse.experience.journal import Journal
 from fedse.page.query import order, where
 from fedse.runs.reading import RunView
+from fedse.runs.record import RoundRecord
 from fedse.types import Purpose, Trajectory
 
 PAGE = 50
@@ -143,6 +145,7 @@ class Catalogue:
         }
 
     def _refresh(self) -> None:
+        look = _OneLook(self.run.path)
         for client in self.clients():
             changed = []
             for journal in self._journal(client).names():
@@ -154,7 +157,7 @@ class Catalogue:
             if changed:
                 kept = self._kept(client)
                 for journal in [*changed, *self._unread_demonstrations(client)]:
-                    self._take(client, journal, kept)
+                    self._take(client, journal, kept, look)
 
     def _unread_demonstrations(self, client: str) -> list[str]:
         """They are all there before the first episode is, and stay."""
@@ -171,19 +174,39 @@ class Catalogue:
             self._problems[client] = str(error)
             return set()
 
-    def _take(self, client: str, journal: str, kept: set[tuple[int, str, str, int]]) -> None:
+    def _take(self, client: str, journal: str, kept: set[tuple[int, str, str, int]], look: RunView) -> None:
         self._problems.pop(f"{client}/{journal}", None)
         self._database.execute("DELETE FROM episodes WHERE client = ? AND journal = ?", (client, journal))
         marks = ", ".join("?" * (len(_COLUMNS) + 1))
         try:
             if journal != DEMONSTRATIONS and (self.run.path / "manifest.json").is_file():
-                self.run.check_journal(client, journal)
+                look.check_journal(client, journal)
             self._database.executemany(
                 f"INSERT INTO episodes VALUES ({marks})",
                 _rows(client, journal, self._played(client, journal), kept),
             )
         except FedseError as error:
             self._problems[f"{client}/{journal}"] = str(error)
+
+
+class _OneLook(RunView):
+    """What is noted of all clients is read once for all of them: there may be a thousand."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._records: dict[int, RoundRecord | None] = {}
+
+    @cached_property
+    def _manifest(self) -> dict[str, Any]:
+        return super().manifest()
+
+    def manifest(self) -> dict[str, Any]:
+        return self._manifest
+
+    def record(self, number: int) -> RoundRecord | None:
+        if number not in self._records:
+            self._records[number] = super().record(number)
+        return self._records[number]
 
 
 def name(row: Mapping[str, Any] | sqlite3.Row) -> str:

@@ -14,9 +14,8 @@ from fedse.page.shown import Shown
 _DEMONSTRATED = "demonstrations"
 
 
-def clients(shown: Shown) -> dict[str, Any]:
-    """Numbers by client and round, as the reports have them."""
-    names = shown.catalogue.clients() if shown.kind == "site" else list(shown.experiment.holdings())
+def clients(shown: Shown, names: list[str]) -> dict[str, Any]:
+    """Numbers of some clients, by round, as the reports have them."""
     found: dict[str, Any] = {
         "clients": names,
         "rounds": [],
@@ -51,6 +50,7 @@ def _round(number: int, report: Mapping[str, Any], names: list[str]) -> dict[str
                 "step": told.get("effective_step", {}).get(name),
             }
             for name, entry in report["clients"].items()
+            if name in names
         },
         "mean_norm": told.get("mean_update_norm"),
         "product_gap": told.get("product_gap"),

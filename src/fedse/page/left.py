@@ -12,11 +12,11 @@ from fedse.storage.strict_json import parse
 _FIELDS = {"time": (int, float), "task": str, "round": int, "field": str, "shape": list, "bytes": int, "sha256": str}
 
 
-def left(shown: Shown) -> dict[str, Any]:
-    """Of a hub there is no ledger: each site has its own."""
+def left(shown: Shown, names: list[str]) -> dict[str, Any]:
+    """Of some clients. Of a hub there is no ledger: each site has its own."""
     if shown.kind == "hub":
         return {"kind": "hub", "clients": []}
-    return {"kind": shown.kind, "clients": [_client(shown, name) for name in shown.catalogue.clients()]}
+    return {"kind": shown.kind, "clients": [_client(shown, name) for name in names]}
 
 
 def _client(shown: Shown, name: str) -> dict[str, Any]:

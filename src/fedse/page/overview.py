@@ -116,9 +116,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _clients(shown: Shown, progress: Progress, reports: Mapping[int, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
-    names = shown.catalogue.clients() if shown.kind == "site" else list(shown.experiment.holdings())
     states = progress.doing if in_use(shown.run.path) is not False else progress.states
-    return [_client(name, states.get(name), reports) for name in names]
+    return [_client(name, states.get(name), reports) for name in shown.clients()]
 
 
 def _client(name: str, state: str | None, reports: Mapping[int, Mapping[str, Any] | None]) -> dict[str, Any]:

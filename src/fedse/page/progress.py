@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from fedse.events import (
@@ -12,6 +13,7 @@ from fedse.events import (
     EpisodesPlanned,
     EpisodesPlayed,
     Evaluated,
+    Event,
     RoundFinished,
     RoundStarted,
     RunStarted,
@@ -45,8 +47,10 @@ class Progress:
             self.began = logged.time if self.began is None else self.began
             self.latest = logged.time
             handler = getattr(self, f"_on_{logged.event.name}", None)
-            if handler is not None:
-                handler(logged.event)
+            if handler is not None and _has_numbers(logged.event):
+                # The log is for people, and may be damaged: what cannot be read is left out.
+                with suppress(TypeError, ValueError, AttributeError):
+                    handler(logged.event)
 
     def left(self, now: float) -> float | None:
         """Seconds that the remaining rounds will take, as the latest did; `now` is in the middle of one of them."""
@@ -115,3 +119,9 @@ class Progress:
             self.problems.append({"time": self._time, "round": round, "text": text, "times": 1})
         else:
             known["times"] += 1
+
+
+def _has_numbers(event: Event) -> bool:
+    """Whether what is counted with later can be counted with."""
+    values = [getattr(event, name, 0) for name in ("round", "rounds", "seconds")]
+    return all(isinstance(value, int | float) and math.isfinite(value) for value in values)

@@ -6,12 +6,14 @@ import hmac
 import json
 import secrets
 import time
+import traceback
 from collections.abc import Mapping
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from fedse.errors import BadInput, FedseError
 from fedse.page.answers import Answers, NotThere, tame
@@ -41,6 +43,9 @@ class PageServer(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://{HOST}:{self.server_port}/{self.token}/"
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that went away. What it asked for may be text of a run, which has no business in a terminal."""
+
     def server_close(self) -> None:
         self.closing = True
         super().server_close()
@@ -58,15 +63,13 @@ class _Handler(BaseHTTPRequestHandler):
             # A name of somebody else's that leads here would make their page and this one the same to a browser.
             self._refuse(HTTPStatus.FORBIDDEN)
             return
-        parts = urlsplit(self.path)
-        _, token, *rest = (
-            [unquote(word) for word in f"{parts.path}/".split("/")][:-1] if parts.path != "/" else ["", ""]
-        )
+        path, _, query = self.path.partition("?")
+        token, *rest = [unquote(word) for word in path.removeprefix("/").split("/")]
         if not hmac.compare_digest(token.encode(), self.server.token.encode()):
             self._refuse(HTTPStatus.FORBIDDEN)
             return
         try:
-            self._serve(rest, dict(parse_qsl(parts.query)))
+            self._serve(rest, dict(parse_qsl(query)))
         except (BrokenPipeError, ConnectionError, TimeoutError):
             self.close_connection = True
 
@@ -86,13 +89,19 @@ class _Handler(BaseHTTPRequestHandler):
                 self._refuse(HTTPStatus.NOT_FOUND)
 
     def _view(self, run: str, view: str, asked: Mapping[str, str]) -> None:
+        status = HTTPStatus.OK
         try:
-            self._answer(self.server.answers.view(run, view, asked))
-        except NotThere as error:
-            self._answer(tame({"error": str(error)}), HTTPStatus.NOT_FOUND)
+            content = self.server.answers.view(run, view, asked)
         except FedseError as error:
             # Why something cannot be shown is what the reader asked for.
-            self._answer(tame({"error": str(error)}))
+            status = HTTPStatus.NOT_FOUND if isinstance(error, NotThere) else status
+            content = tame({"error": str(error)})
+        except Exception as error:  # A fault of the page is told where it is seen, and not lost with its thread.
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{place.name} in {Path(place.filename).name}"
+            content = tame({"error": f"The page broke ({type(error).__name__}, {where}): please report it."})
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+        self._answer(content, status)
 
     def _follow(self, run: str, place: str) -> None:
         """The events from a place on, as they come. The id of each is the place after it: who comes back goes on there."""

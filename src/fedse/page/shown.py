@@ -38,6 +38,10 @@ class Shown:
             return "site"
         return "run" if (self.run.path / "clients").is_dir() else "hub"
 
+    def clients(self) -> list[str]:
+        """All of the run's; at a site, the site itself."""
+        return self.catalogue.clients() if self.kind == "site" else list(self.experiment.holdings())
+
     def last_round(self) -> int:
         """The newest complete one; 0 at a site, whose hub counts rounds."""
         return 0 if self.kind == "site" else self.run.last_round() or 0

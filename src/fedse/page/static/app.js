@@ -59,10 +59,12 @@ function useNews(run, place, running) {
     if (!source.live || place === undefined) return undefined;
     let waiting = 0;
     const stop = source.follow(run, place, () => {
-      waiting = waiting || setTimeout(() => {
-        waiting = 0;
-        setVersion((number) => number + 1);
-      }, 300);
+      waiting =
+        waiting ||
+        setTimeout(() => {
+          waiting = 0;
+          setVersion((number) => number + 1);
+        }, Math.max(300, 10 * source.took));
     });
     return () => {
       clearTimeout(waiting);
@@ -107,7 +109,7 @@ function Run({ runs, run, place, go }) {
       <${State} found=${found} />
       <${Theme} />
     </header>
-    <main>${error ? html`<${Empty} title="This run cannot be shown">${error}<//>` : found ? html`<${Shown} key=${view} view=${view} run=${run} found=${found} runs=${runs} asked=${place.run === run ? place.asked : {}} version=${version} go=${go} />` : html`<p class="wait">Reading the run…</p>`}</main>`;
+    <main>${error && view === "overview" ? html`<${Empty} title="This cannot be shown">${error}<//>` : found || error ? html`<${Shown} key=${view} view=${view} run=${run} found=${found} runs=${runs} asked=${place.run === run ? place.asked : {}} version=${version} go=${go} />` : html`<p class="wait">Reading the run…</p>`}</main>`;
 }
 
 function Shown({ view, run, runs, found, asked, version, go }) {

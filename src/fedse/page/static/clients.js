@@ -2,11 +2,11 @@
 import { html, useState } from "./htm.js";
 import * as f from "./format.js";
 import { Bars, HeatMap, Legend, LineChart, Numbers } from "./chart.js";
-import { Empty, Panel } from "./parts.js";
+import { ClientPages, Empty, Panel } from "./parts.js";
 import { useView } from "./source.js";
 
-export function Clients({ source, run, asked, version }) {
-  const { found, error } = useView(source, run, "clients", {}, version);
+export function Clients({ source, run, asked, version, go }) {
+  const { found, error } = useView(source, run, "clients", asked, version);
   const [chosen, setChosen] = useState(null);
   if (error) return html`<${Empty} title="This cannot be shown">${error}<//>`;
   if (!found) return html`<p class="wait">Reading the reports…</p>`;
@@ -23,6 +23,7 @@ export function Clients({ source, run, asked, version }) {
   const at = told.find((round) => round.round === chosen) || told[told.length - 1];
   return html`<div class="clientsview">
     ${rounds.length === 0 && found.kind !== "site" && html`<${Empty} title="No round is complete yet">Numbers of the clients come with the first complete round.<//>`}
+    <${ClientPages} source=${source} run=${run} view="clients" found=${found} go=${go} />
     ${names.length > 1 && html`<${Legend} names=${names} />`}
     ${Object.keys(buffers).length > 0 && html`<section><header class="section"><h2>What the buffers hold</h2><p>Trajectories by the round after which they were there, and where they came from.</p></header>
       <div class="worlds">${names.map((name) => html`<${Buffer} key=${name} name=${name} rows=${buffers[name]} last=${rounds.length} here=${asked.client === name} />`)}</div></section>`}

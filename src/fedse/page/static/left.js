@@ -1,13 +1,13 @@
 // What left each client, byte for byte, as its own ledger has it.
 import { html, useState } from "./htm.js";
 import * as f from "./format.js";
-import { Empty, Tile } from "./parts.js";
+import { ClientPages, Empty, Pages, Tile } from "./parts.js";
 import { useView } from "./source.js";
 
 const PAGE = 100;
 
-export function Left({ source, run, version }) {
-  const { found, error } = useView(source, run, "left", {}, version);
+export function Left({ source, run, asked, version, go }) {
+  const { found, error } = useView(source, run, "left", asked, version);
   if (error) return html`<${Empty} title="This cannot be shown">${error}<//>`;
   if (!found) return html`<p class="wait">Reading the ledgers…</p>`;
   if (found.kind === "hub")
@@ -16,6 +16,7 @@ export function Left({ source, run, version }) {
     <p class="aside">A client writes every field of an update into its ledger before it leaves: how many bytes, and their SHA-256. What is not in this list has not left. No trajectory, no text of a conversation is ever part of an update.</p>
     ${found.clients.length === 0 && html`<${Empty} title="Nothing has left yet">The ledger begins with the first update.<//>`}
     ${found.clients.map((client) => html`<${Ledger} key=${client.client} client=${client} />`)}
+    <${ClientPages} source=${source} run=${run} view="left" found=${found} go=${go} />
   </div>`;
 }
 
@@ -38,6 +39,6 @@ function Ledger({ client }) {
     <details><summary>Every entry (${f.count(client.lines.length)})</summary><div class="scroll"><table class="ledger">
       <thead><tr><th>time</th><th>task</th><th>field</th><th class="n">shape</th><th class="n">bytes</th><th>SHA-256</th></tr></thead>
       <tbody>${client.lines.slice(PAGE * page, PAGE * (page + 1)).map((line) => html`<tr><td>${f.when(line.time)}</td><td>${line.task}</td><td><code>${line.field}</code></td><td class="n">${line.shape.join(" × ")}</td><td class="n">${f.count(line.bytes)}</td><td><code title=${line.sha256}>${line.sha256}</code></td></tr>`)}</tbody></table></div>
-      ${pages > 1 && html`<nav class="pages"><button type="button" disabled=${page === 0} onClick=${() => setPage(page - 1)}>← previous</button><span>page ${page + 1} of ${pages}</span><button type="button" disabled=${page + 1 >= pages} onClick=${() => setPage(page + 1)}>next →</button></nav>`}
+      <${Pages} found=${{ page, pages }} change=${setPage} />
     </details></section>`;
 }

@@ -1,12 +1,15 @@
 // What a run has reached, how far it has come, what it took and what went wrong.
-import { html } from "./htm.js";
+import { html, useState } from "./htm.js";
 import * as f from "./format.js";
 import { Legend, LineChart, Numbers } from "./chart.js";
 import { link, Panel, Tile } from "./parts.js";
 
+const MOST = 24; // Worlds that are drawn unasked.
+
 export function Overview({ run, found }) {
   const { worlds, means, clients, totals, problems, feed, tests } = found;
   const [first, last] = [means[0], means[means.length - 1]];
+  const [most, setMost] = useState(MOST);
   const isSite = found.kind === "site";
   const table = isSite || html`<${Clients} run=${run} clients=${clients} />`;
   return html`<div class="overview">
@@ -29,7 +32,8 @@ export function Overview({ run, found }) {
     ${means.length > 0 && html`<${Means} means=${means} until=${found.planned} />`}
     ${worlds.length > 0 && html`<section><header class="section"><h2>Success in each world</h2>
       <p>On held-out validation tasks, with 95 % intervals, after each round. Floor: a random policy; ceiling: the world's expert. A hollow mark has fewer tasks. Choose a mark to read its episodes.</p></header>
-      <div class="worlds">${worlds.map((world) => html`<${World} key=${world.name} run=${run} world=${world} until=${found.planned} />`)}</div></section>`}
+      <div class="worlds">${worlds.slice(0, most).map((world) => html`<${World} key=${world.name} run=${run} world=${world} until=${found.planned} />`)}</div>
+      ${worlds.length > most && html`<button type="button" onClick=${() => setMost(worlds.length)}>show all ${worlds.length}</button>`}</section>`}
     ${tests && html`<${Test} tests=${tests} />`}
     ${!found.running && table}
     <div class="pair">

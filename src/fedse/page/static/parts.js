@@ -44,6 +44,22 @@ export function Marked({ text, found = [] }) {
   return [...parts, text.slice(at)];
 }
 
+export function Pages({ found, change }) {
+  if (found.pages < 2) return null;
+  return html`<nav class="pages" aria-label="Pages">
+    <button type="button" disabled=${found.page === 0} onClick=${() => change(found.page - 1)}>← previous</button>
+    <span>page ${found.page + 1} of ${found.pages}</span>
+    <button type="button" disabled=${found.page + 1 >= found.pages} onClick=${() => change(found.page + 1)}>next →</button>
+  </nav>`;
+}
+
+// There may be a thousand clients; a report has the first of them.
+export function ClientPages({ source, run, view, found, go }) {
+  if (found.pages < 2) return null;
+  if (!source.live) return html`<p class="aside">This report shows the first ${found.clients.length} of ${found.total} clients.</p>`;
+  return html`<${Pages} found=${found} change=${(page) => go(link(run, view, { page: String(page) }))} />`;
+}
+
 export function Dialog({ open, close, title, children }) {
   const dialog = useRef(null);
   useEffect(() => {

@@ -1,7 +1,7 @@
 // The list of trajectories: filters, search, pages.
 import { html, useEffect, useRef } from "./htm.js";
 import * as f from "./format.js";
-import { adapterName, Empty, link, Outcome } from "./parts.js";
+import { adapterName, Empty, link, Outcome, Pages } from "./parts.js";
 import { useView } from "./source.js";
 
 const NAMES = { text: "text", client: "client", world: "world", outcome: "outcome", purpose: "played to", split: "closing evaluation", round: "round", adapter: "adapter after round", task: "task", least: "tokens from", most: "tokens to", kept: "kept" };
@@ -71,13 +71,4 @@ function List({ run, found, asked, change }) {
         <td class="n">${row.steps}</td><td class="n">${f.count(row.tokens)}</td><td class="n ${row.invalid ? "bad" : ""}">${row.invalid}</td><td class="n">${f.decimal(row.score, 2)}</td><td class="wide">${row.kept ? "kept" : ""}</td></tr>`,
     )}</tbody>
   </table></div>`;
-}
-
-function Pages({ found, change }) {
-  if (found.pages < 2) return null;
-  return html`<nav class="pages" aria-label="Pages">
-    <button type="button" disabled=${found.page === 0} onClick=${() => change(found.page - 1)}>← previous</button>
-    <span>page ${found.page + 1} of ${f.count(found.pages)}</span>
-    <button type="button" disabled=${found.page + 1 >= found.pages} onClick=${() => change(found.page + 1)}>next →</button>
-  </nav>`;
 }
