@@ -190,6 +190,17 @@ def options_of(kind: str, name: str) -> type[BaseModel]:
     return found
 
 
+def complaint(error: ValidationError, options: type[BaseModel]) -> str:
+    """The first thing that is wrong with some options."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = options.model_fields
+        return f"there is no option '{key}': {nearest(key, known)}Known: {', '.join(known) or 'none'}"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"option '{key}': {message}" if key else message
+
+
 def summary(found: type[Any]) -> str:
     """What a plug-in says of itself: the first line of its docstring."""
     said = (found.__doc__ or "").strip()

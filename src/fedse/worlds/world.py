@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, SupportsFloat
 
 import gymnasium
+from pydantic import ValidationError
 
 from fedse.errors import BadInput
-from fedse.plugins import PluginOptions
+from fedse.plugins import PluginOptions, complaint
 from fedse.types import Split, Task
 from fedse.worlds.training_part import TrainingPart
 
@@ -47,7 +48,10 @@ class World(gymnasium.Env[str, str]):
     action_space = gymnasium.spaces.Text(max_length=1_000, min_length=0, charset=string.printable)
 
     def __init__(self, **options: Any) -> None:
-        self.options = self.Options(**options)
+        try:
+            self.options = self.Options(**options)
+        except ValidationError as error:
+            raise BadInput(f"{self.name}: {complaint(error, self.Options)}.") from error
         self._turns = 0
         self._ended = True
 
