@@ -53,7 +53,7 @@ package:
 	$(PACKAGE)/tools/bin/twine check --strict dist/*
 	$(PYTHON) -m venv $(PACKAGE)/empty
 	$(PACKAGE)/empty/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH)
-	$(PACKAGE)/empty/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[model,plots,babyai,textcraft,webshop]"
+	$(PACKAGE)/empty/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[demo]"
 	cd $(PACKAGE) && empty/bin/fedse demo --set rounds=1 --set exploration.tasks=4 --set evaluation.tasks=4
 
 reference: $(READY)

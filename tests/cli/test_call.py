@@ -13,6 +13,7 @@ import pytest
 import fedse
 from fedse.errors import BadInput
 from fedse.experiments.options import Experiment
+from fedse.models.table import Table
 from fedse.worlds.maze import Maze
 
 
@@ -82,8 +83,10 @@ def test_what_is_wrong_with_an_experiment_is_a_sentence(
     assert str(caught.value).startswith(sentence)
 
 
-def test_what_is_wrong_with_a_world_is_a_sentence() -> None:
+def test_what_is_wrong_with_a_world_or_a_model_is_a_sentence() -> None:
     with pytest.raises(BadInput, match=r"^maze: there is no option 'sise': did you mean 'size'\?"):
         Maze(sise=4)
+    with pytest.raises(BadInput, match=r"^model Table: there is no option 'row': did you mean 'rows'\?"):
+        Table(row=4)
     with pytest.raises(BadInput, match=r"^maze: option 'size': Input should be a valid integer"):
         Maze(size="huge")

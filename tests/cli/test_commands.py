@@ -62,7 +62,9 @@ def test_a_run_prints_estimate_progress_table_and_where_everything_is(finished: 
         "fedse show",
     ):
         assert expected in output, expected
-    macros = re.findall(r"^round \d of 2 done in .*; macro ([\d.]+) % with the adapter that entered it", output, re.M)
+    macros = re.findall(
+        r"^round \d of 2 done in .*; macro ([\d.]+) % on 50 tasks with the adapter that entered it", output, re.M
+    )
     reports = [json.loads((finished / f"rounds/000{n}/report.json").read_text()) for n in (1, 2)]
     assert macros == [f"{100 * report['evaluation']['macro']:.1f}" for report in reports]
     assert "prefilled" not in output and "padded" not in output, "tokens are told where they are asked for"

@@ -199,8 +199,11 @@ class Progress:
             self.console.print(f"round {round}: the update of {client} was refused: {reason}", soft_wrap=True)
         if not event.contributed and not self._apart:
             self.console.print(f"round {round}: no update to aggregate; the adapter stays as it was")
-        macro = summarise(self._scores)["macro"]
-        measured = "" if macro is None else f"; macro {percent(macro)} % with the adapter that entered it"
+        found = summarise(self._scores)
+        played = counted(found["episodes"], "task")
+        measured = f"; macro {percent(found['macro'])} % on {played} with the adapter that entered it" * bool(
+            self._scores
+        )
         self.console.print(f"round {round} of {self.rounds} done in {duration(event.seconds)}{measured}{self._left()}")
 
     def _on_evaluated(self, event: Evaluated) -> None:

@@ -1,4 +1,4 @@
-"""`fedse run FILE`: run an experiment, or go on with it."""
+"""`fedse run FILE`: run an experiment, or resume it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ def run(
         bool, typer.Option("--dry-run", help="Print the complete experiment and what it will take, and stop.")
     ] = False,
     max_minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop after the round in which this time is over; run again to go on.")
+        float | None,
+        typer.Option(min=0, help="Stop after the round in which this time is over; the same command resumes it."),
     ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Tell also how many tokens were prefilled, decoded and padded.")
     ] = False,
 ) -> None:
-    """Run an experiment. The same command goes on where an interrupted run stopped."""
+    """Run an experiment. The same command resumes a run that was interrupted."""
     from fedse.cli.progress import Progress, counted
     from fedse.cli.tables import change_table, evaluation_table
     from fedse.errors import Stopped

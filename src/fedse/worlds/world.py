@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, SupportsFloat
 
 import gymnasium
-from pydantic import ValidationError
 
 from fedse.errors import BadInput
-from fedse.plugins import PluginOptions, complaint
+from fedse.plugins import PluginOptions, read_options
 from fedse.types import Split, Task
 from fedse.worlds.training_part import TrainingPart
 
@@ -48,10 +47,7 @@ class World(gymnasium.Env[str, str]):
     action_space = gymnasium.spaces.Text(max_length=1_000, min_length=0, charset=string.printable)
 
     def __init__(self, **options: Any) -> None:
-        try:
-            self.options = self.Options(**options)
-        except ValidationError as error:
-            raise BadInput(f"{self.name}: {complaint(error, self.Options)}.") from error
+        self.options = read_options(self.Options, self.name, options)
         self._turns = 0
         self._ended = True
 
