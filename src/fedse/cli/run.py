@@ -29,7 +29,7 @@ def run(
     ] = False,
     max_minutes: Annotated[
         float | None,
-        typer.Option(min=0, help="Stop after the round in which this time is over; the same command resumes it."),
+        typer.Option(min=0, help="Stop after the round in which this time is over; rerun to resume."),
     ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Tell also how many tokens were prefilled, decoded and padded.")
