@@ -5,10 +5,12 @@ TORCH ?= torch==2.13.0
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO_READY := $(VENV)/.demo
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
 .PHONY: demo test test-all torture lint format docs package reference speed-gpu speed-cpu clean
 
-demo: $(READY)
+demo: $(DEMO_READY)
 	$(BIN)/fedse demo
 	@echo
 	@echo "The result is in runs/demo: success.png. It opens as a page with  $(BIN)/fedse view runs/demo"
@@ -51,7 +53,7 @@ package:
 	$(PACKAGE)/tools/bin/twine check --strict dist/*
 	$(PYTHON) -m venv $(PACKAGE)/empty
 	$(PACKAGE)/empty/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH)
-	$(PACKAGE)/empty/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[model,plots,babyai,textcraft,webshop]"
+	$(PACKAGE)/empty/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[demo]"
 	cd $(PACKAGE) && empty/bin/fedse demo --set rounds=1 --set exploration.tasks=4 --set evaluation.tasks=4
 
 reference: $(READY)
@@ -63,9 +65,18 @@ speed-gpu speed-cpu: speed-%: $(READY)
 
 # torch first and by itself, so that the wanted build is there before anything else asks for one.
 $(READY): pyproject.toml
+	@echo "Installing fedse with everything that its tests need into $(VENV): this takes minutes and 2.2 GB."
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[all,dev]"
+	$(PIP) --quiet $(TORCH)
+	$(PIP) --quiet -e ".[all,dev]"
+	touch $@ $(DEMO_READY)
+
+# What is installed for the tests has all that a demo needs.
+$(DEMO_READY): pyproject.toml
+	@echo "Installing fedse with what the demo needs into $(VENV): PyTorch first, then the rest; this takes minutes and 1.2 GB."
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(PIP) $(TORCH)
+	$(PIP) -e ".[demo]"
 	touch $@
 
 clean:

@@ -52,7 +52,7 @@ def _refusal(tmp_path: Path, text: str, *settings: str) -> str:
             "Known keys: tasks, tasks_per_round, test_tasks, after_learning, mean_of_last, learned_by_world.",
         ),
         ("filter: {name: threshold, scores: 1}", "filter.scores", "did you mean 'score'?"),
-        ("filter: {scores: 1}", "filter.scores", "It takes no keys."),
+        ("filter: {scores: 1}", "filter.scores", "it takes no options."),
     ],
 )
 def test_an_unknown_key_is_named_with_path_line_and_nearest(tmp_path: Path, added: str, where: str, said: str) -> None:

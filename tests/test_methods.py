@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 import fedse
 from fedse.adapters.files import read_adapter
@@ -249,5 +248,5 @@ def test_methods_go_with_a_language_model(tiny_experiment: Experiment, tmp_path:
 
 
 def test_an_experiment_that_only_python_made_is_checked_too(make: Make) -> None:
-    with pytest.raises(ValidationError, match="take one of the two out"):
+    with pytest.raises(BadInput, match="take one of the two out"):
         make(method="local", pooled=True)

@@ -18,7 +18,8 @@ from fedse.curricula.uniform import Uniform
 from fedse.engines.local import LocalEngine
 from fedse.errors import BadInput, RunConflict, UnknownName
 from fedse.events import Event, RoundStarted, Warned
-from fedse.experiments.options import ClientOptions, Experiment
+from fedse.experiments.client_options import ClientOptions
+from fedse.experiments.options import Experiment
 from fedse.experiments.running import stored_experiment
 from fedse.plugins import Choice, ChoiceOf, duties, known, resolve
 from fedse.probes.evaluation import Evaluation
@@ -226,7 +227,7 @@ def test_a_tracker_that_fails_is_dropped_and_the_others_hear_of_it() -> None:
 def test_an_engine_of_ones_own_may_hold_all_clients(table_experiment: Make, tmp_path: Path) -> None:
     own = table_experiment(method="local", engine=f"{__name__}:OwnEngine")
     assert fedse.run(own, tmp_path).adapter is not None
-    with pytest.raises(ValueError, match="clients that share nothing need no connection"):
+    with pytest.raises(BadInput, match="clients that share nothing need no connection"):
         table_experiment(method="local", engine="flower")
 
 
@@ -245,7 +246,7 @@ def test_public_names_load_no_torch() -> None:
 
 
 def test_a_mistyped_name_still_gets_a_hint(table_experiment: Make) -> None:
-    with pytest.raises(ValueError, match="did you mean 'uniform'"):
+    with pytest.raises(BadInput, match="did you mean 'uniform'"):
         table_experiment(curriculum="unifrom")
-    with pytest.raises((ValueError, BadInput), match="Known: none; a class of your own"):
+    with pytest.raises(BadInput, match="Known: none; a class of your own"):
         table_experiment(probes=["leaks"])

@@ -85,7 +85,7 @@ def test_a_number_is_finite_and_of_a_sensible_size(line: str, told: str, tmp_pat
 
 
 def test_options_in_python_are_finite_too(table_experiment: Callable[..., Experiment]) -> None:
-    with pytest.raises(ValueError, match="finite"):
+    with pytest.raises(BadInput, match="finite"):
         table_experiment(exploration={"temperature": float("inf")})
 
 

@@ -1,6 +1,6 @@
 """Federated self-evolution of language-model agents.
 
-`fedse.run(experiment)` runs a whole experiment; the parts of a round can be used by themselves from their modules.
+`fedse.run("experiment.yaml")` runs a whole experiment; the parts of a round can be used by themselves from their modules.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ __all__ = [
 
 if TYPE_CHECKING:
     from fedse.aggregators.rule import Rule
+    from fedse.cli.call import run
     from fedse.clients.site import Site
     from fedse.experiments.options import Experiment, load_experiment
-    from fedse.experiments.running import run
     from fedse.plugins import PluginOptions
     from fedse.types import Adapter, Episode, Outcome, Play, Purpose, Step, Task, Trajectory, WorldScore
     from fedse.worlds.world import Turn, World
 
 _HOMES = {
     "fedse.aggregators.rule": ("Rule",),
+    "fedse.cli.call": ("run",),
     "fedse.clients.site": ("Site",),
     "fedse.experiments.options": ("Experiment", "load_experiment"),
-    "fedse.experiments.running": ("run",),
     "fedse.plugins": ("PluginOptions",),
     "fedse.types": ("Adapter", "Episode", "Outcome", "Play", "Purpose", "Step", "Task", "Trajectory", "WorldScore"),
     "fedse.worlds.world": ("Turn", "World"),
@@ -56,3 +56,7 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(import_module(home), name)
     raise AttributeError(f"module 'fedse' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -54,6 +54,8 @@ class RoundStarted(Event):
 class EpisodesPlanned(Event):
     clients: Mapping[str, int]
     """How many each of those that play now is going to play."""
+    exploring: Mapping[str, int] = field(default_factory=dict)
+    """How many of them are explorations; the others measure."""
 
 
 @dataclass(frozen=True, kw_only=True)

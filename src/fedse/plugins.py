@@ -16,7 +16,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -30,7 +30,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from fedse import protocols
-from fedse.errors import CannotImport, FedseError, UnknownName
+from fedse.errors import BadInput, CannotImport, FedseError, UnknownName
 from fedse.shipped import KNOWN
 from fedse.visible import short
 
@@ -188,6 +188,28 @@ def options_of(kind: str, name: str) -> type[BaseModel]:
     found = getattr(resolve(kind, name), "Options", PluginOptions)
     assert issubclass(found, BaseModel)
     return found
+
+
+def complaint(error: ValidationError, options: type[BaseModel]) -> str:
+    """The first thing that is wrong with some options."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = options.model_fields
+        return f"there is no option '{key}': {nearest(key, known)}Known: {', '.join(known) or 'none'}"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"option '{key}': {message}" if key else message
+
+
+Given = TypeVar("Given", bound=BaseModel)
+
+
+def read_options(options: type[Given], owner: str, given: Mapping[str, Any]) -> Given:
+    """The options of a plug-in that is made in Python; what is wrong with them is a sentence that begins with its owner."""
+    try:
+        return options(**given)
+    except ValidationError as error:
+        raise BadInput(f"{owner}: {complaint(error, options)}.") from error
 
 
 def summary(found: type[Any]) -> str:

@@ -56,13 +56,23 @@ def test_a_run_prints_estimate_progress_table_and_where_everything_is(finished: 
         "2 rounds, 2 clients",
         "MB of disk",
         "round 1, east: validation success",
-        "without the cache",
         "round 2 of 2 done",
         "macro",
         "success.png",
         "fedse show",
     ):
         assert expected in output, expected
+    macros = re.findall(
+        r"^round \d of 2 done in .*; macro ([\d.]+) % on 50 tasks with the adapter that entered it", output, re.M
+    )
+    reports = [json.loads((finished / f"rounds/000{n}/report.json").read_text()) for n in (1, 2)]
+    assert macros == [f"{100 * report['evaluation']['macro']:.1f}" for report in reports]
+    assert "prefilled" not in output and "padded" not in output, "tokens are told where they are asked for"
+    closing = output.partition("round 2 of 2 done")[2]
+    assert (
+        not re.search(r"^round 2", closing, re.M)
+        and closing.count("playing 50 episodes with the adapter after round 2") == 2
+    )
     assert (finished / "success.png").read_bytes().startswith(b"\x89PNG")
     files = {path.name for path in finished.iterdir()}
     assert {"experiment.yaml", "events.jsonl", "manifest.json", "rounds", "clients", "evaluations"} <= files
@@ -84,7 +94,25 @@ def test_dry_run_prints_the_resolved_experiment_and_writes_nothing(tmp_path: Pat
     resolved = fedse.load_experiment(tmp_path / "resolved.yaml")
     assert resolved.learner.options["epochs"] == 5
     assert resolved == fedse.load_experiment(tiny_file, ["learner.epochs=5"])
-    assert not (tmp_path / "runs").exists()
+    assert re.search(r"2 rounds, 2 clients, [\d,]+ episodes, .*: roughly .* and \d+ MB of disk", done.stderr)
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml", "resolved.yaml"], "nothing is written"
+
+
+def test_a_dry_run_without_an_estimate_says_why(tmp_path: Path, tiny_file: Path) -> None:
+    done = here("run", tiny_file, "--set", f"model={{name: huggingface, path: {tmp_path / 'none'}}}", "--dry-run")
+    assert done.exit_code == 0 and "name: tiny" in done.stdout
+    assert "No estimate: " in done.stderr and "there is no folder" in done.stderr
+
+
+def test_one_round_is_one_round_and_tokens_are_told_when_asked_for(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    file = tmp_path / "experiment.yaml"
+    file.write_text(table_experiment(clients={"east": {"worlds": ["maze"]}}, rounds=1).to_yaml())
+    done = here("run", file, "--runs", tmp_path, "--verbose")
+    assert "preparing model table and 1 client\n" in done.stdout and "1 round, 1 client," in done.stdout
+    assert re.search(r"^round 1: \d+ episodes; tokens per episode: .* without the cache", done.stdout, re.M)
+    assert re.search(r"^after round 1: 5 episodes; tokens per episode: ", done.stdout, re.M)
 
 
 def test_bad_input_is_one_sentence_with_exit_code_two(tmp_path: Path, tiny_file: Path) -> None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import fedse
 from fedse.cli import app
 from fedse.cli.progress import Progress
+from fedse.events import EpisodesPlayed, Event
 from fedse.experiments.options import Experiment
 
 
@@ -44,6 +45,28 @@ def test_a_run_says_who_sits_out_each_round_and_warns_of_invalid_replies_once(si
     shown = CliRunner().invoke(app, ["show", str(folder)], env={"COLUMNS": "200"}).output
     assert "sat out" in shown
     assert shown.count("east, west") == 3
+
+
+def test_the_live_table_tells_measuring_from_exploring(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    experiment = table_experiment(rounds=1, exploration={"tasks": 3}, evaluation={"tasks": 2, "test_tasks": 0})
+    console, seen = Console(file=StringIO(), width=200), []
+
+    class Watching(Progress):
+        def record(self, event: Event) -> None:
+            super().record(event)
+            if isinstance(event, EpisodesPlayed):
+                table = self._table()
+                cells = zip(*(column.cells for column in table.columns), strict=True)
+                seen.append((table.title, [column.header for column in table.columns], [row[2:4] for row in cells]))
+
+    with Watching(console, 1) as progress:
+        fedse.run(experiment, tmp_path, trackers=[progress])
+    (in_round, headers, rows), (afterwards, _, closing) = seen
+    assert headers[2:5] == ["measured", "explored", "solved"]
+    assert in_round.startswith("round 1 of 1, ") and rows == [("2/2", "3/3")] * 2
+    assert afterwards == "measuring" and closing == [("2/2", "0/0")] * 2
 
 
 def test_show_has_no_such_column_when_everybody_learned(

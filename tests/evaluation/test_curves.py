@@ -11,7 +11,7 @@ import pytest
 from fedse.cli.rounds import chosen_round
 from fedse.errors import BadInput
 from fedse.evaluation.best_round import best_round
-from fedse.evaluation.curves import curves
+from fedse.evaluation.curves import curves, macro
 from fedse.evaluation.metrics import summarise
 from fedse.evaluation.plot import draw_run
 from fedse.runs.folder import RunFolder
@@ -62,6 +62,38 @@ def test_the_picture_is_drawn_although_one_world_gave_nothing_but_errors(run: Ru
     picture = draw_run(run)
     assert picture is not None
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_mean_of_the_worlds_is_that_of_the_reports(run: RunFolder) -> None:
+    reports = [run.report(number) for number in (1, 2)]
+    expected = [*(report["evaluation"]["macro"] for report in reports if report), _summary(9)["macro"]]
+    assert list(macro(curves(run)).items()) == list(enumerate(expected))
+
+
+def test_the_picture_has_a_panel_for_the_mean_marks_fewer_tasks_and_covers_nothing(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    figures: list[Any] = []
+    saving = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (figures.append(self), saving(self, *a, **k)))
+    atomic.write_text(run.evaluation_path("validation", 2), json.dumps(_summary(9, 40)))
+    draw_run(run)
+    (figure,) = figures
+    assert [axis.get_title() for axis in figure.axes] == [
+        "maze (10 or 40 tasks)",
+        "site: wordle",
+        "macro: mean of the worlds",
+    ]
+    assert all(axis.get_legend() is None for axis in figure.axes), "a legend inside would lie over the curves"
+    (legend,) = figure.legends
+    assert "measured on fewer tasks" in [text.get_text() for text in legend.get_texts()]
+    below = legend.get_window_extent().y1
+    assert all(axis.get_tightbbox().y0 >= below for axis in figure.axes)
+    hollow = [line for line in figure.axes[0].lines if line.get_label() == "measured on fewer tasks"]
+    assert [list(line.get_xdata()) for line in hollow] == [[0, 1]]
 
 
 @pytest.mark.slow

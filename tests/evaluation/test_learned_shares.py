@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import fedse
 from fedse.cli import app
+from fedse.errors import BadInput
 from fedse.evaluation.learned_shares import learned_shares
 from fedse.experience.buffer import read_file
 from fedse.experiments.options import Experiment
@@ -55,7 +56,7 @@ def test_a_pooled_site_tells_of_the_worlds_of_all(table_experiment: Make, tmp_pa
 
 
 def test_where_every_site_has_one_world_it_is_refused(table_experiment: Make) -> None:
-    with pytest.raises(ValueError, match=r"leave `evaluation\.learned_by_world` out"):
+    with pytest.raises(BadInput, match=r"leave `evaluation\.learned_by_world` out"):
         table_experiment(evaluation=TELLING)
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 from typer.testing import CliRunner
 
 import fedse
 from fedse.cli import app
+from fedse.errors import BadInput
 from fedse.evaluation.side_by_side import SideBySide, mean_change, side_by_side
 from fedse.experience.journal import Journal
 from fedse.experiments.options import Experiment
@@ -162,7 +162,7 @@ def test_a_round_whose_adapter_was_not_measured_has_no_difference() -> None:
     "measured", [{"tasks": 3}, {"tasks": 9, "tasks_per_round": 3}, {"tasks": 9, "tasks_per_round": 0}]
 )
 def test_tasks_that_are_not_played_both_times_are_refused(table_experiment: Make, measured: dict[str, int]) -> None:
-    with pytest.raises(ValidationError, match="`after_learning` is 4, and adapters that enter a round are measured on"):
+    with pytest.raises(BadInput, match="`after_learning` is 4, and adapters that enter a round are measured on"):
         table_experiment(evaluation={**measured, "after_learning": 4})
 
 

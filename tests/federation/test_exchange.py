@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fedse
-from fedse.errors import RunConflict, TooFewClients
+from fedse.errors import BadInput, RunConflict, TooFewClients
 from fedse.events import Event
 from fedse.experiments.options import Experiment
 from fedse.federation.exchange import Exchange, ParticipationOptions
@@ -152,9 +152,9 @@ def test_nobody_is_given_up_and_no_quorum_closes_a_round_below_the_least_number_
 
 
 def test_a_least_number_that_no_round_can_reach_is_refused(table_experiment: Callable[..., Experiment]) -> None:
-    with pytest.raises(ValueError, match="is 3, and 2 clients are asked"):
+    with pytest.raises(BadInput, match="is 3, and 2 clients are asked"):
         table_experiment(participation={"min_clients": 3})
-    with pytest.raises(ValueError, match="is 2, and 1 clients are asked"):
+    with pytest.raises(BadInput, match="is 2, and 1 clients are asked"):
         table_experiment(participation={"min_clients": 2, "fraction": 0.5})
 
 

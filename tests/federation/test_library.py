@@ -17,7 +17,7 @@ from factored_table import A, B, FactoredLearner
 from fedse.adapters.files import read_adapter
 from fedse.adapters.packing import pack
 from fedse.aggregators.mean import Mean
-from fedse.errors import BadAggregate
+from fedse.errors import BadAggregate, BadInput
 from fedse.evaluation.measured import costs
 from fedse.experiments.options import Experiment
 from fedse.mixes.broadcast import Broadcast
@@ -177,7 +177,7 @@ def test_what_belongs_to_all_cannot_be_written_to(factored: Callable[..., Experi
 def test_what_cannot_have_a_library_is_refused(
     factored: Callable[..., Experiment], setting: dict[str, Any], told: str
 ) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(BadInput, match=told):
         factored(**NEIGHBOUR, **setting)
     assert factored(**NEIGHBOUR, aggregator={"name": "tsv_merge", "rank": 0}).has_library()
 

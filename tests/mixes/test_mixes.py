@@ -189,11 +189,11 @@ def test_two_lessons_a_round_count_both_their_steps(factored: Callable[..., Expe
     [
         ({"mix": "fedalt", "aggregator": "fedexp"}, "use `aggregator: mean`"),
         ({"mix": "blend", "method": "local_se"}, "leave `mix` out"),
-        ({"mix": {"name": "blend", "share": 1.5}}, "bad options"),
+        ({"mix": {"name": "blend", "share": 1.5}}, "mix.share: input should be less than or equal to 1, got 1.5"),
     ],
 )
 def test_mixes_that_cannot_work_are_refused(factored: Callable[..., Experiment], change: Any, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(BadInput, match=told):
         factored(**change)
 
 

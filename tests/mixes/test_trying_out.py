@@ -177,5 +177,5 @@ def test_what_a_client_would_choose_next_is_not_exported(factored: Callable[...,
 
 @pytest.mark.parametrize("change", [{"tasks": 0}, {"every": 0}, {"temperature": 1}])
 def test_bad_options_are_refused(factored: Callable[..., Experiment], change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="bad options"):
+    with pytest.raises(BadInput, match=rf"mix\.{next(iter(change))}: "):
         factored(mix={"name": "defer_to_best", **change})

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import fedse
 from fedse.adapters.files import read_adapter
 from fedse.cli import app
+from fedse.errors import BadInput
 from fedse.evaluation.side_by_side import side_by_side
 from fedse.experience.journal import Journal
 from fedse.experiments.options import Experiment
@@ -89,5 +90,5 @@ def test_a_measured_mean_is_not_measured_again(factored: Make, tmp_path: Path) -
 )
 def test_where_there_is_no_sensible_mean_it_is_refused(factored: Make, changes: dict[str, Any], told: str) -> None:
     factored(**changes)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(BadInput, match=told):
         factored(evaluation=TWO, **changes)

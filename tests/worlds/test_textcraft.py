@@ -6,7 +6,6 @@ from collections import Counter
 from statistics import median
 
 import pytest
-from pydantic import ValidationError
 
 from fedse.errors import BadInput
 from fedse.types import SPLITS
@@ -304,7 +303,7 @@ def test_options_that_cannot_work_are_refused() -> None:
         {"mode": "original", "names": "made_up"},
         {"mode": "original", "observation_length": "brief"},
     ):
-        with pytest.raises(ValidationError):
+        with pytest.raises(BadInput):
             TextCraft(**wrong)
     with pytest.raises(BadInput, match="there is no task 'test-depth1-999'"):
         begin(TextCraft(), "test-depth1-999")

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from fedse.errors import BadInput
 from fedse.types import SPLITS
@@ -410,7 +409,7 @@ def test_ids_outside_the_catalogue_are_refused(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_options_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(BadInput):
         WebShop(**wrong)
 
 

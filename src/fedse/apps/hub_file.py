@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedse.errors import BadInput
+from fedse.experiments.client_options import numbered
 from fedse.experiments.file import override
-from fedse.experiments.options import Experiment, numbered, validated
+from fedse.experiments.options import Experiment, validated
 from fedse.storage.strict_yaml import read_yaml
 
 ELSEWHERE = {"name": "fedse.apps.elsewhere:Elsewhere"}

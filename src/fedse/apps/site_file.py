@@ -11,8 +11,9 @@ from pydantic import Field, ValidationError
 from fedse.apps.budget import BudgetOptions
 from fedse.apps.hub_file import ELSEWHERE, load_without_worlds, refuse_what_needs_one_machine, told_worlds_of
 from fedse.errors import BadInput
+from fedse.experiments.client_options import ClientOptions
 from fedse.experiments.file import explain
-from fedse.experiments.options import ClientOptions, Experiment
+from fedse.experiments.options import Experiment
 from fedse.experiments.world_settings import for_worlds, made_for
 from fedse.plugins import Choice, ChoiceOf, FilePath, PluginOptions
 from fedse.storage.strict_yaml import read_yaml

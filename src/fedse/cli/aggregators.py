@@ -12,9 +12,9 @@ from fedse.adapters.plan import in_turn, plan_of
 from fedse.aggregators.check import check_aggregator
 from fedse.cli.console import make_console
 from fedse.cli.findings import tell
-from fedse.cli.settings import Settings, complaint, names_in, read_settings
+from fedse.cli.settings import Settings, names_in, read_settings
 from fedse.errors import BadInput
-from fedse.plugins import known, options_of, resolve, summary
+from fedse.plugins import complaint, known, options_of, resolve, summary
 
 app = typer.Typer(help="List the aggregators, or check one.")
 

@@ -34,8 +34,9 @@ class VisibleConsole(Console):
             return super().render_str(text, **{**settings, "markup": False})
 
 
-def make_console() -> Console:
-    return VisibleConsole() if sys.stdout.isatty() else VisibleConsole(width=PAGE)
+def make_console(err: bool = False) -> Console:
+    wide = None if (sys.stderr if err else sys.stdout).isatty() else PAGE
+    return VisibleConsole(stderr=err, width=wide)
 
 
 def say(text: object, err: bool = False, nl: bool = True) -> None:

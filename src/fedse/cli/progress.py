@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 
 from fedse.cli.tables import percent
+from fedse.evaluation.metrics import summarise
 from fedse.events import (
     ClientFinished,
     ClientLearning,
@@ -26,6 +27,7 @@ from fedse.events import (
     Warned,
 )
 from fedse.federation.client_status import ClientStatus
+from fedse.types import Outcome, Purpose, WorldScore
 
 
 def duration(seconds: float) -> str:
@@ -39,12 +41,23 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def counted(number: int, noun: str) -> str:
+    """
+    >>> counted(1, "round"), counted(4, "round")
+    ('1 round', '4 rounds')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 @dataclass
 class _ClientRow:
     doing: str = "waiting"
-    planned: int = 0
-    played: int = 0
+    to_measure: int = 0
+    measured: int = 0
+    to_explore: int = 0
+    explored: int = 0
     successes: int = 0
+    """Of the explorations."""
     errors: int = 0
     buffer: int | None = None
     loss: float | None = None
@@ -54,10 +67,15 @@ class _ClientRow:
 class Progress:
     """A tracker. Use as a context manager, so that the terminal is left in order."""
 
-    def __init__(self, console: Console, rounds: int) -> None:
+    def __init__(self, console: Console, rounds: int, verbose: bool = False) -> None:
+        """`verbose` tells how many tokens were prefilled, decoded and padded."""
         self.console = console
         self.rounds = rounds
+        self.verbose = verbose
         self.round = 0
+        self._in_round = False
+        self._scores: list[tuple[str, WorldScore]] = []
+        """Of the adapter that entered the round."""
         self._rows: dict[str, _ClientRow] = {}
         self._times: list[float] = []
         self._apart = False
@@ -85,24 +103,39 @@ class Progress:
             self.console.print(f"Going on after round {event.round} of {event.rounds}.")
 
     def _on_round_started(self, event: RoundStarted) -> None:
-        self.round = event.round
+        self.round, self._in_round, self._scores = event.round, True, []
         self._began = time.monotonic()
 
     def _on_episodes_planned(self, event: EpisodesPlanned) -> None:
         for name, planned in event.clients.items():
-            old = self._rows.get(name, _ClientRow())
-            self._rows[name] = _ClientRow("playing", planned, buffer=old.buffer, loss=old.loss, success=old.success)
+            old, explores = self._rows.get(name, _ClientRow()), event.exploring.get(name, 0)
+            self._rows[name] = _ClientRow(
+                doing="playing",
+                to_measure=planned - explores,
+                to_explore=explores,
+                buffer=old.buffer,
+                loss=old.loss,
+                success=old.success,
+            )
+        if not self._in_round:
+            many = counted(sum(event.clients.values()), "episode")
+            self.console.print(f"playing {many} with the adapter after round {self.rounds}")
 
     def _on_episode(self, event: EpisodeFinished) -> None:
         row = self._rows[event.client]
-        row.played += 1
-        row.successes += event.purpose == "explore" and event.outcome == "success"
+        explores = event.purpose == Purpose.EXPLORE
+        row.explored += explores
+        row.measured += not explores
+        row.successes += explores and event.outcome == Outcome.SUCCESS
         row.errors += event.outcome == "error"
 
     def _on_episodes_played(self, event: EpisodesPlayed) -> None:
+        if not self.verbose and not event.uncounted:
+            return
         missing = f"{event.uncounted} replies whose tokens the server did not tell" if event.uncounted else ""
+        when = f"round {event.round}" if self._in_round else f"after round {event.round}"
         self.console.print(
-            f"round {event.round}: {event.episodes} episodes; tokens an episode: {event.decoded / event.episodes:,.0f} "
+            f"{when}: {counted(event.episodes, 'episode')}; tokens per episode: {event.decoded / event.episodes:,.0f} "
             f"decoded, {event.prefilled / event.episodes:,.0f} prefilled "
             f"({event.prefilled_without_cache / event.episodes:,.0f} without the cache)"
             f"{f', NOT COUNTED: {missing}' if missing else ''}",
@@ -125,7 +158,9 @@ class Progress:
         row.loss = metrics.get("loss")
         row.success = sum(score["successes"] for score in scores) / played if played else row.success
         loss = "" if row.loss is None else f", loss {row.loss:.3f}"
-        padded = f", padded {percent(metrics['padded_share'])} %" if "padded_share" in metrics else ""
+        self._scores += [(client, WorldScore(**score)) for score in scores]
+        share = metrics.get("padded_share") if self.verbose else None
+        padded = "" if share is None else f", padded {percent(share)} %"
         self.console.print(
             f"round {round}, {client}: validation success {percent(row.success)} %, explored {counts['explored']}, "
             f"successes {counts['successes']}, errors {counts['errors']}, buffer {counts['buffer']}{loss}{padded}"
@@ -154,6 +189,7 @@ class Progress:
 
     def _on_round_finished(self, event: RoundFinished) -> None:
         round = event.round
+        self._in_round = False
         self._times.append(event.seconds)
         for client, reason in event.absent.items():
             self.console.print(f"round {round}: no answer of {client} ({reason})", soft_wrap=True)
@@ -163,7 +199,12 @@ class Progress:
             self.console.print(f"round {round}: the update of {client} was refused: {reason}", soft_wrap=True)
         if not event.contributed and not self._apart:
             self.console.print(f"round {round}: no update to aggregate; the adapter stays as it was")
-        self.console.print(f"round {round} of {self.rounds} done in {duration(event.seconds)}{self._left()}")
+        found = summarise(self._scores)
+        played = counted(found["episodes"], "task")
+        measured = f"; macro {percent(found['macro'])} % on {played} with the adapter that entered it" * bool(
+            self._scores
+        )
+        self.console.print(f"round {round} of {self.rounds} done in {duration(event.seconds)}{measured}{self._left()}")
 
     def _on_evaluated(self, event: Evaluated) -> None:
         self.console.print(
@@ -175,20 +216,22 @@ class Progress:
         left = self.rounds - self.round
         if not self._times or not left:
             return ""
-        return f", about {duration(left * sum(self._times) / len(self._times))} left"
+        return f"; about {duration(left * sum(self._times) / len(self._times))} left"
 
     def _table(self) -> Table:
         elapsed = duration(time.monotonic() - self._began)
-        table = Table(title=f"round {self.round} of {self.rounds}, {elapsed}{self._left()}", title_justify="left")
+        doing = f"round {self.round} of {self.rounds}, {elapsed}" if self._in_round else "measuring"
+        table = Table(title=f"{doing}{self._left()}", title_justify="left")
         table.add_column("client")
         table.add_column("now")
-        for column in ("episodes", "successes", "errors", "buffer", "loss", "validation %"):
+        for column in ("measured", "explored", "solved", "errors", "buffer", "loss", "validation %"):
             table.add_column(column, justify="right")
         for name, row in sorted(self._rows.items()):
             table.add_row(
                 name,
                 row.doing,
-                f"{row.played}/{row.planned}",
+                f"{row.measured}/{row.to_measure}",
+                f"{row.explored}/{row.to_explore}",
                 str(row.successes),
                 str(row.errors),
                 "-" if row.buffer is None else str(row.buffer),

@@ -17,7 +17,8 @@ def reference() -> None:
 
 
 def render() -> str:
-    from fedse.experiments.options import ClientOptions, Experiment
+    from fedse.experiments.client_options import ClientOptions
+    from fedse.experiments.options import Experiment
     from fedse.plugins import options_of, resolve
     from fedse.shipped import KNOWN
     from fedse.worlds.training_part import TrainingPart

@@ -1,9 +1,10 @@
-"""`fedse run FILE`: run an experiment, or go on with it."""
+"""`fedse run FILE`: run an experiment, or resume it."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +15,7 @@ from fedse.cli.console import make_console, say
 
 if TYPE_CHECKING:
     from fedse.experiments.assembling import Federation
+    from fedse.experiments.options import Experiment
 
 
 def run(
@@ -22,13 +24,19 @@ def run(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key, e.g. --set learner.epochs=3.")
     ] = None,
     runs: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete experiment and stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the complete experiment and what it will take, and stop.")
+    ] = False,
     max_minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop after the round in which this time is over; run again to go on.")
+        float | None,
+        typer.Option(min=0, help="Stop after the round in which this time is over; rerun to resume."),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Tell also how many tokens were prefilled, decoded and padded.")
+    ] = False,
 ) -> None:
-    """Run an experiment. The same command goes on where an interrupted run stopped."""
-    from fedse.cli.progress import Progress
+    """Run an experiment. The same command resumes a run that was interrupted."""
+    from fedse.cli.progress import Progress, counted
     from fedse.cli.tables import change_table, evaluation_table
     from fedse.errors import Stopped
     from fedse.evaluation.curves import curves
@@ -39,14 +47,15 @@ def run(
     experiment = load_experiment(file, settings or [])
     if dry_run:
         say(experiment.to_yaml(), nl=False)
+        _estimate_alone(experiment, runs)
         return
     console = make_console()
     # Models take seconds to load, and the estimate tries them out: whoever waits knows for what.
-    count = len(experiment.clients)
+    sites = counted(len(experiment.clients), "client")
     console.print(
-        f"{experiment.name}: preparing model {experiment.model.name} and {count} clients", soft_wrap=True, markup=False
+        f"{experiment.name}: preparing model {experiment.model.name} and {sites}", soft_wrap=True, markup=False
     )
-    progress = Progress(console, experiment.rounds_to_play)
+    progress = Progress(console, experiment.rounds_to_play, verbose)
     folder = runs / experiment.name
 
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
@@ -55,7 +64,7 @@ def run(
             console.print(f"Watch it on a page, from another terminal: fedse view {folder}", soft_wrap=True)
             left = experiment.rounds_to_play - (federation.run.last_round() or 0)
             if left and experiment.in_process:
-                _print_estimate(console, federation, left)
+                _print_estimate(console, federation, left, folder)
             result = federation.finish(deadline)
     except Stopped:
         console.print(f"Stopped after {max_minutes:g} minutes at a safe point. The same command goes on: {folder}")
@@ -75,13 +84,37 @@ def run(
     console.print(f"Open it as a page: fedse view {result.folder}", soft_wrap=True)
 
 
-def _print_estimate(console: Console, federation: Federation, rounds: int) -> None:
+def _estimate_alone(experiment: Experiment, runs: Path) -> None:
+    """On the error output, so that the other holds the experiment and nothing else; the run's folder is not touched."""
+    from fedse.errors import FedseError
+    from fedse.experiments.running import prepare
+
+    console = make_console(err=True)
+    if not experiment.in_process:
+        console.print("No estimate: the work is done in other processes.")
+        return
+    console.print("Loading the model for an estimate; Ctrl-C leaves it out.")
+    try:
+        with (
+            TemporaryDirectory(prefix="fedse-estimate-") as place,
+            prepare(experiment.model_copy(update={"trackers": []}), place) as federation,
+        ):
+            _print_estimate(console, federation, experiment.rounds_to_play, runs)
+    except FedseError as error:
+        console.print(f"No estimate: {error}", soft_wrap=True, markup=False)
+    except KeyboardInterrupt:
+        raise typer.Exit(interrupts.CODE) from None
+
+
+def _print_estimate(console: Console, federation: Federation, rounds: int, folder: Path) -> None:
+    """What `rounds` rounds take, and whether the disk of a folder, which may not be there yet, has room for them."""
     import shutil
 
-    from fedse.cli.progress import duration
+    from fedse.cli.progress import counted, duration
     from fedse.errors import WorldBroke
     from fedse.experiments.estimate import estimate
 
+    console.print("Estimating: a few episodes and a short lesson of each site")
     adapter, components = federation.initial_adapter(), federation.components
     assert components is not None
     try:
@@ -89,9 +122,10 @@ def _print_estimate(console: Console, federation: Federation, rounds: int) -> No
     except WorldBroke as error:
         console.print(f"No estimate: {error}", soft_wrap=True, markup=False)
         return
-    free = shutil.disk_usage(federation.run.path).free
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    free = shutil.disk_usage(there).free
     console.print(
-        f"{rounds} rounds, {len(federation.clients)} clients, {found.episodes:,} episodes, "
+        f"{counted(rounds, 'round')}, {counted(len(federation.clients), 'client')}, {counted(found.episodes, 'episode')}, "
         f"adapter of {adapter.size:,} values: roughly {duration(found.seconds)} "
         f"and {found.bytes / 1e6:,.0f} MB of disk ({free / 1e9:,.0f} GB free).",
         soft_wrap=True,

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from pydantic import BaseModel, ValidationError
 
 from fedse.errors import BadInput
-from fedse.plugins import known, nearest
+from fedse.plugins import known
 from fedse.storage.strict_yaml import parse_value
 
 
@@ -48,14 +47,3 @@ def read_settings(settings: list[str] | None, example: str) -> dict[str, Any]:
         except yaml.YAMLError as error:
             raise BadInput(f"--set {setting}: the value is not a YAML scalar.") from error
     return options
-
-
-def complaint(error: ValidationError, options: type[BaseModel]) -> str:
-    """The first thing that is wrong with some options."""
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        known = options.model_fields
-        return f"there is no option '{key}': {nearest(key, known)}Known: {', '.join(known) or 'none'}"
-    message = first["msg"].removeprefix("Value error, ")
-    return f"option '{key}': {message}" if key else message

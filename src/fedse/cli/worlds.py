@@ -7,13 +7,12 @@ from contextlib import suppress
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 from rich.table import Table
 from rich.text import Text
 
 from fedse.cli.console import make_console, say
 from fedse.cli.findings import tell
-from fedse.cli.settings import Settings, WorldName, complaint, names_in, read_settings
+from fedse.cli.settings import Settings, WorldName, names_in, read_settings
 from fedse.errors import BadInput, MissingExtra
 from fedse.plugins import known, resolve, summary
 from fedse.types import SPLITS
@@ -33,11 +32,7 @@ def make_world(name: str, settings: list[str] | None) -> World:
     kind = resolve("world", name)
     if not issubclass(kind, World):
         raise BadInput(f"'{name}' is not a world: its class does not inherit from fedse.worlds.world.World.")
-    options = read_settings(settings, "mode=original")
-    try:
-        return kind(**options)
-    except ValidationError as error:
-        raise BadInput(f"{name}: {complaint(error, kind.Options)}.") from error
+    return kind(**read_settings(settings, "mode=original"))
 
 
 def modes_of(kind: type[World]) -> list[str]:

@@ -7,6 +7,7 @@ several at once. Very many clients are taken in groups, so that memory holds the
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -33,6 +34,7 @@ from fedse.types import (
     Learned,
     Lesson,
     Play,
+    Purpose,
     RoundTask,
     Teach,
     Trajectory,
@@ -156,7 +158,13 @@ class LocalEngine:
         if self._processes:
             self._begin_beside(group.meanwhile)
         group.meanwhile = []
-        self.tracker.record(EpisodesPlanned(clients={name: len(wanted) for name, (_, wanted) in plays.items()}))
+        planned = {name: Counter(item.purpose for item in wanted) for name, (_, wanted) in plays.items()}
+        self.tracker.record(
+            EpisodesPlanned(
+                clients={name: counts.total() for name, counts in planned.items()},
+                exploring={name: counts[Purpose.EXPLORE] for name, counts in planned.items()},
+            )
+        )
         played: dict[str, list[Trajectory]] = {}
         for digest, adapter in adapters.items():
             wanted = {name: episodes for name, (playing, episodes) in plays.items() if playing == digest}

@@ -22,6 +22,16 @@ def curves(run: RunView) -> dict[str, list[dict[str, Any]]]:
     return {name: [rows[number] for number in sorted(rows)] for name, rows in sorted(found.items())}
 
 
+def macro(found: dict[str, list[dict[str, Any]]]) -> dict[int, float]:
+    """The mean of what was measured of each adapter, in the order of the adapters."""
+    measured: dict[int, list[float]] = {}
+    for rows in found.values():
+        for row in rows:
+            if row["success"] is not None:
+                measured.setdefault(row["adapter"], []).append(row["success"])
+    return {number: sum(measured[number]) / len(measured[number]) for number in sorted(measured)}
+
+
 def _collect(found: dict[str, dict[int, dict[str, Any]]], number: int, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         name = row["client"] if row["client"] == row["world"] else f"{row['client']}: {row['world']}"

@@ -1,11 +1,11 @@
-"""The picture at the end of a run: success and invalid actions over rounds, with intervals, floor and ceiling."""
+"""The picture at the end of a run: success and invalid actions over rounds, with intervals, floor and ceiling, and macro."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from fedse.evaluation.curves import curves
+from fedse.evaluation.curves import curves, macro
 from fedse.runs.reading import RunView
 from fedse.storage import atomic
 
@@ -15,6 +15,8 @@ COLOURS = [
     *("#3366cc", "#dc6900", "#2a9d5c", "#b0338f", "#7a6a53", "#d4a017"),
     *("#17a2b8", "#c0392b", "#222222", "#8e6bd8", "#e377a2", "#8a9a1a"),
 ]
+FEWER = "measured on fewer tasks"
+HOLLOW: Any = {"color": "black", "marker": "o", "linestyle": "", "markerfacecolor": "white"}
 
 
 def draw_run(run: RunView) -> Path | None:
@@ -23,23 +25,28 @@ def draw_run(run: RunView) -> Path | None:
         from matplotlib.figure import Figure
     except ImportError:
         return None
-    drawn = curves(run)
-    if not drawn:
+    found = curves(run)
+    if not found:
         return None
-    every = len(drawn)
-    drawn = dict(list(drawn.items())[:MOST])
-    columns = min(3, len(drawn))
-    height = -(-len(drawn) // columns)
-    figure = Figure(figsize=(4.2 * columns, 3.2 * height + 0.5), layout="constrained")
+    drawn = dict(list(found.items())[:MOST])
+    panels = len(drawn) + (len(found) > 1)
+    columns = 2 if panels == 4 else min(3, panels)
+    height = -(-panels // columns)
+    figure = Figure(figsize=(max(4.2 * columns, 6.5), 3.2 * height + 1.0), layout="constrained")
     axes = figure.subplots(height, columns, squeeze=False, sharey=True).ravel()
-    for axis in axes[len(drawn) :]:
+    for axis in axes[panels:]:
         axis.set_visible(False)
     for axis, colour, (name, rows) in zip(axes, COLOURS * len(drawn), drawn.items(), strict=False):
-        _draw_world(axis, colour, name, rows)
+        _draw_world(axis, colour, name, [row for row in rows if row["success"] is not None])
+    if len(found) > 1:
+        _draw_macro(axes[panels - 1], found)
+    for axis in axes[:panels]:
+        _finish(axis)
     for axis in axes[::columns]:
         axis.set_ylabel("%")
-    few = f", the first {MOST} of {every} worlds" if every > MOST else ""
+    few = f", the first {MOST} of {len(found)} worlds" if len(found) > MOST else ""
     figure.suptitle(f"{run.path.name}: success on held-out validation tasks, 95 % intervals{few}")
+    _draw_legend(figure, axes[:panels])
     target = run.path / "success.png"
     with atomic.new_file(target) as part:
         figure.savefig(part, dpi=130, format="png")
@@ -47,7 +54,6 @@ def draw_run(run: RunView) -> Path | None:
 
 
 def _draw_world(axis: Any, colour: str, name: str, rows: list[dict[str, Any]]) -> None:
-    rows = [row for row in rows if row["success"] is not None]
     rounds = [row["adapter"] for row in rows]
     axis.fill_between(
         rounds,
@@ -57,7 +63,10 @@ def _draw_world(axis: Any, colour: str, name: str, rows: list[dict[str, Any]]) -
         alpha=0.18,
         linewidth=0,
     )
-    axis.plot(rounds, [100 * row["success"] for row in rows], color=colour, marker="o", markersize=4, label="success")
+    axis.plot(rounds, [100 * row["success"] for row in rows], color=colour, label="success")
+    most = max((row["episodes"] for row in rows), default=0)
+    whole = [row["episodes"] == most for row in rows]
+    _draw_points(axis, colour, rounds, [100 * row["success"] for row in rows], whole)
     axis.plot(
         rounds,
         [100 * (row["invalid"] or 0) for row in rows],
@@ -68,19 +77,61 @@ def _draw_world(axis: Any, colour: str, name: str, rows: list[dict[str, Any]]) -
     )
     for key, style in (("floor", ":"), ("ceiling", "--")):
         if rows and rows[-1][key] is not None:
-            axis.axhline(100 * rows[-1][key], color="#888888", linestyle=style, linewidth=1)
-            axis.annotate(
-                key,
-                (0.01, 100 * rows[-1][key]),
-                xycoords=("axes fraction", "data"),
-                fontsize=7,
-                color="#666666",
-                ha="left",
-                va="bottom",
+            axis.axhline(100 * rows[-1][key], color="#888888", linestyle=style, linewidth=1, label=key)
+    axis.set_title(name if len(set(whole)) < 2 else f"{name} ({_span(rows)} tasks)")
+
+
+def _draw_macro(axis: Any, found: dict[str, list[dict[str, Any]]]) -> None:
+    points = macro(found)
+    played = {
+        number: sum(row["episodes"] for rows in found.values() for row in rows if row["adapter"] == number)
+        for number in points
+    }
+    whole = [played[number] == max(played.values()) for number in points]
+    values = [100 * value for value in points.values()]
+    axis.plot(list(points), values, color="black", linewidth=2, label="success")
+    _draw_points(axis, "black", list(points), values, whole)
+    axis.set_title("macro: mean of the worlds", fontweight="bold")
+
+
+def _draw_points(axis: Any, colour: str, rounds: list[int], values: list[float], whole: list[bool]) -> None:
+    """Hollow where fewer tasks were played: such a point moves more by chance."""
+    for wanted, face, label in ((True, colour, "_"), (False, "white", FEWER)):
+        at = [number for number, each in enumerate(whole) if each is wanted]
+        if at:
+            axis.plot(
+                [rounds[number] for number in at],
+                [values[number] for number in at],
+                color=colour,
+                markerfacecolor=face,
+                marker="o",
+                markersize=5,
+                linestyle="",
+                label=label,
             )
-    axis.legend(loc="best", fontsize=7, frameon=False)
-    axis.set_title(name)
+
+
+def _span(rows: list[dict[str, Any]]) -> str:
+    counts = [row["episodes"] for row in rows]
+    return f"{min(counts)} or {max(counts)}" if len(set(counts)) == 2 else f"{min(counts)} to {max(counts)}"
+
+
+def _finish(axis: Any) -> None:
     axis.set_xlabel("rounds behind the adapter")
     axis.set_ylim(-2, 108)
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_legend(figure: Any, axes: Any) -> None:
+    """One for all panels, below them, where it covers nothing."""
+    from matplotlib.lines import Line2D
+
+    entries: dict[str, Any] = {}
+    for axis in axes:
+        for line, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, line)
+    # Curves have a colour for each world: in the legend they have none.
+    plain = {"success": Line2D([], [], color="black"), FEWER: Line2D([], [], **HOLLOW)}
+    lines = [plain.get(label, line) for label, line in entries.items()]
+    figure.legend(lines, list(entries), loc="outside lower center", ncols=len(entries), fontsize=8, frameon=False)

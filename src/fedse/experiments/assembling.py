@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from fedse.adapters.plan import plan_of
 from fedse.clients.client import Client
 from fedse.engines.local import LocalEngine
 from fedse.errors import Stopped
+from fedse.evaluation.curves import curves, macro
 from fedse.evaluation.plot import draw_run
 from fedse.experiments.building import build_clients, build_components
 from fedse.experiments.components import (
@@ -27,11 +28,12 @@ from fedse.federation.sites import Household, Sites
 from fedse.plugins import build
 from fedse.protocols import Closes, Engine, Tracker
 from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
 from fedse.runs.trackers import Trackers, told_of
 from fedse.types import Adapter, Split
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunResult:
     """Where a finished run lies and what it reached."""
 
@@ -42,6 +44,30 @@ class RunResult:
     test: Mapping[str, Any] | None
     """None when the experiment asks for no test."""
     picture: Path | None
+
+    @cached_property
+    def curves(self) -> dict[str, dict[int, float]]:
+        """Of each client and world, success on validation tasks by the rounds behind the adapter; 0 is the beginning."""
+        found = curves(RunView.existing(self.folder))
+        return {
+            name: {row["adapter"]: row["success"] for row in rows if row["success"] is not None}
+            for name, rows in found.items()
+        }
+
+    @cached_property
+    def curve(self) -> dict[int, float]:
+        """Macro success, the mean of all clients' worlds, by the rounds behind the adapter."""
+        return macro(curves(RunView.existing(self.folder)))
+
+    def __repr__(self) -> str:
+        reached = [f"macro {100 * value:.1f} % {when}" for when, value in self._ends()]
+        return f"RunResult({self.folder}: {', '.join(reached) or 'nothing was measured'})"
+
+    def _ends(self) -> list[tuple[str, float]]:
+        points = list(self.curve.items())
+        shown = points if len(points) < 2 else [points[0], points[-1]]
+        on_test = [] if self.test is None or self.test["macro"] is None else [("on the test", self.test["macro"])]
+        return [(f"after round {number}" if number else "before any round", value) for number, value in shown] + on_test
 
 
 @dataclass(frozen=True)

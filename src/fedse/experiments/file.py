@@ -17,6 +17,9 @@ from fedse.visible import short
 
 _TOLD = 10
 """Problems of one file that are told in full."""
+_NO_OPTIONS = (
+    "it takes no options. A class of your own lists those it takes in a nested class `Options` (CONTRIBUTING.md)."
+)
 _LONGEST = 800
 """Characters of one message."""
 
@@ -68,6 +71,10 @@ def _put(content: Any, keys: Sequence[str], value: Any, setting: str) -> KeyPath
     return path
 
 
+PLACES = "places"
+"""Key of a validation's context: where each key stands, in words."""
+
+
 def explain(error: ValidationError, model: type[BaseModel], places: Mapping[KeyPath, str]) -> str:
     """Each problem on a line of its own: where, what is wrong, what would be right. Of very many, the first ones."""
     messages = []
@@ -96,7 +103,7 @@ def _problems(errors: Sequence[Any], at: KeyPath, model: type[BaseModel]) -> Ite
                 continue
             known = _keys_beside(model, item["loc"])
             hint = nearest(short(where[-1]), known)
-            listed = f"Known keys: {', '.join(known)}." if known else "It takes no keys."
+            listed = f"Known keys: {', '.join(known)}." if known else _NO_OPTIONS
             yield where, f"unknown key; {hint}{listed}"
         elif item["type"] == "missing":
             yield where, "this key is missing."

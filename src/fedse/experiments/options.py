@@ -5,11 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from fedse.adapters.plan import plan_of, withholds
 from fedse.clients.client import EVALUATION
@@ -18,7 +25,8 @@ from fedse.errors import BadInput
 from fedse.evaluation.learned_shares import LEARNED_FROM
 from fedse.evaluation.side_by_side import AFTER_LEARNING, AS_BROADCAST
 from fedse.experience.buffer import BufferOptions
-from fedse.experiments.file import explain, override
+from fedse.experiments.client_options import ClientOptions, numbered
+from fedse.experiments.file import PLACES, explain, override
 from fedse.experiments.methods import Method, Sharing, expand
 from fedse.experiments.old_keys import with_mix, with_new_names
 from fedse.experiments.world_settings import with_world_settings
@@ -29,7 +37,6 @@ from fedse.plugins import STORED, Choice, ChoiceOf, ClientSlot, FilePath, Plugin
 from fedse.privacy.door import SendingOptions
 from fedse.probes.evaluation import EvaluationOptions
 from fedse.storage.strict_yaml import KeyPath, read_yaml, to_yaml
-from fedse.worlds.training_part import TrainingPart
 
 POOLED = "pooled"
 """Name of the client that holds the worlds of all the others."""
@@ -39,41 +46,6 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
 def _choice(kind: str, default: str) -> Any:
     """The default of a slot: a plug-in with all its own defaults."""
     return Field(default_factory=lambda: ChoiceOf(kind).default_choice(default))
-
-
-def numbered(names: Iterable[str]) -> list[str]:
-    """
-    >>> numbered(["maze", "wordle", "maze"])
-    ['maze', 'wordle', 'maze#2']
-    """
-    seen: dict[str, int] = {}
-    labels = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        labels.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return labels
-
-
-class ClientOptions(PluginOptions):
-    """One site."""
-
-    worlds: list[Annotated[Choice, ChoiceOf("world")]] = Field(min_length=1)
-    """The worlds it owns, by name, each with options of its own if wanted."""
-    learns: bool = True
-    """False for a site that only measures the shared adapter: how well it does in a world it has not learned from."""
-    training: TrainingPart | None = None
-    """Its part of its worlds' training tasks, such as `{part: 1, of: 2}`: sites of one world that have different parts never
-    explore or demonstrate the same task. Without it a site has all of them."""
-
-    start: Annotated[Choice, ChoiceOf("start", "demonstrations")] | None = None
-    """What its buffer begins with, in place of the experiment's `start`."""
-    joins: int = Field(default=1, ge=1)
-    """The first round that it takes part in. Before, it does nothing; then the adapter that enters the round is measured in
-    its worlds before it learns. Evaluations after the last round ask every site."""
-
-    def labels(self) -> list[str]:
-        """A name for each world; a second world of the same name gets a number."""
-        return numbered(choice.name.rsplit(":", 1)[-1] for choice in self.worlds)
 
 
 class Experiment(PluginOptions):
@@ -215,6 +187,17 @@ class Experiment(PluginOptions):
                 "experiment explores nothing"
             )
         return self
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_sentences(
+        cls, content: Any, handler: ModelWrapValidatorHandler[Experiment], info: ValidationInfo
+    ) -> Experiment:
+        """The last of the validators, so that it hears of what all of them found."""
+        try:
+            return handler(content)
+        except ValidationError as error:
+            raise BadInput(explain(error, cls, (info.context or {}).get(PLACES, {(): cls.__name__}))) from error
 
     def _check_library(self) -> None:
         """What a client sends has to be all that it learned, on top of what everybody has."""
@@ -390,7 +373,4 @@ def experiment_of(run: Path, settings: Sequence[str] = (), stored: bool = False)
 
 def validated(content: Mapping[str, Any], places: Mapping[KeyPath, str], stored: bool = False) -> Experiment:
     """The experiment that a file's content describes."""
-    try:
-        return Experiment.model_validate(content, context={STORED: stored})
-    except ValidationError as error:
-        raise BadInput(explain(error, Experiment, places)) from error
+    return Experiment.model_validate(content, context={STORED: stored, PLACES: places})

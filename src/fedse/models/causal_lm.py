@@ -12,7 +12,7 @@ from pydantic import Field
 from fedse.adapters.plan import part
 from fedse.errors import BadInput, MissingExtra
 from fedse.models.chat import TemplateChat
-from fedse.plugins import PluginOptions
+from fedse.plugins import PluginOptions, read_options
 from fedse.seeds import generator
 from fedse.types import Adapter
 
@@ -71,7 +71,7 @@ class CausalLM:
             import torch
         except ImportError as error:
             raise MissingExtra("a language model", str(error.name), "model") from error
-        self.options = self.Options(**options)
+        self.options = read_options(self.Options, f"model {type(self).__name__}", options)
         if self.options.threads is not None:
             torch.set_num_threads(self.options.threads)
         self.device = self._device()

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from fedse.models.card import ModelCard
 from fedse.models.chat import ByteChat
-from fedse.plugins import PluginOptions
+from fedse.plugins import PluginOptions, read_options
 from fedse.types import Adapter
 
 TENSOR = "table"
@@ -32,7 +32,7 @@ class Table:
     context = 1_000_000
 
     def __init__(self, **options: Any) -> None:
-        chosen = self.Options(**options)
+        chosen = read_options(self.Options, f"model {type(self).__name__}", options)
         self.actions = chosen.actions
         self.rows = chosen.rows
         self.chat = ByteChat()

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, SupportsFloat
 import gymnasium
 
 from fedse.errors import BadInput
-from fedse.plugins import PluginOptions
+from fedse.plugins import PluginOptions, read_options
 from fedse.types import Split, Task
 from fedse.worlds.training_part import TrainingPart
 
@@ -47,7 +47,7 @@ class World(gymnasium.Env[str, str]):
     action_space = gymnasium.spaces.Text(max_length=1_000, min_length=0, charset=string.printable)
 
     def __init__(self, **options: Any) -> None:
-        self.options = self.Options(**options)
+        self.options = read_options(self.Options, self.name, options)
         self._turns = 0
         self._ended = True
 
