@@ -12,7 +12,7 @@ import pytest
 
 from fedse.cli.reference import render
 from fedse.experience.buffer import read_file
-from fedse.shipped import KNOWN
+from fedse.plugins.shipped import KNOWN
 from fedse_command import command
 
 ROOT = Path(__file__).parents[1]

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from fedse import protocols
-from fedse.shipped import KNOWN
+from fedse.plugins.shipped import KNOWN
 
 SOURCE = Path(__file__).parents[1] / "src" / "fedse"
 
 # A module sees only the lines above its own, and its own room.
 LAYERS = [
     {"__init__", "types", "events", "conversation", "errors", "seeds", "stopwatch", "visible"},
-    {"protocols", "shipped", "promises", "schedules", "storage"},
+    {"protocols", "storage"},
     {"plugins"},
     {"adapters"},
     {"worlds", "models", "experience", "runs", "privacy"},
@@ -137,7 +137,8 @@ def test_every_plug_in_can_be_looked_at_without_torch() -> None:
 import sys
 for blocked in ("torch", "transformers", "peft", "matplotlib", "pyarrow", "openai"):
     sys.modules[blocked] = None
-from fedse.plugins import KNOWN, options_of
+from fedse.plugins import options_of
+from fedse.plugins.shipped import KNOWN
 for kind, plugins in KNOWN.items():
     for name in plugins:
         options_of(kind, name)

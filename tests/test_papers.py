@@ -10,7 +10,7 @@ import pytest
 
 from fedse.curricula.signals import SIGNALS
 from fedse.plugins import resolve
-from fedse.shipped import KNOWN
+from fedse.plugins.shipped import KNOWN
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/papers.md").read_text()

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from fedse.plugins import PluginOptions
-from fedse.schedules import Ramp, Scheduled, at
+from fedse.plugins.schedules import Ramp, Scheduled, at
 
 
 class Options(PluginOptions):

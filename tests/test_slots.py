@@ -22,10 +22,10 @@ from fedse.experiments.client_options import ClientOptions
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import stored_experiment
 from fedse.plugins import Choice, ChoiceOf, duties, known, resolve
+from fedse.plugins.shipped import KNOWN
 from fedse.probes.evaluation import Evaluation
 from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers
-from fedse.shipped import KNOWN
 from fedse.worlds.maze import Maze
 from fedse_command import command
 

@@ -16,7 +16,7 @@ from fedse.aggregators.fedavgm import FedAvgM
 from fedse.aggregators.mean import Mean
 from fedse.aggregators.rule import EQUAL_UPDATES, MEAN_PRODUCT, MIXED_RANKS
 from fedse.plugins import resolve
-from fedse.shipped import KNOWN
+from fedse.plugins.shipped import KNOWN
 from fedse.types import Adapter, ServerState
 
 

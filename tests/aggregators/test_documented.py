@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedse.plugins import resolve
-from fedse.shipped import KNOWN
+from fedse.plugins.shipped import KNOWN
 
 PAGE = (Path(__file__).parents[2] / "docs/aggregators.md").read_text()
 ROWS = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE.split("**FedProx**")[0], re.MULTILINE))

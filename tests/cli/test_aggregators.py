@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedse.cli import app
-from fedse.shipped import KNOWN
+from fedse.plugins.shipped import KNOWN
 
 TAKES_THE_FIRST = """
 import numpy as np

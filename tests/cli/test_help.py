@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import fedse
 from fedse.cli import app, console
 from fedse.plugins import summary
-from fedse.shipped import KNOWN
+from fedse.plugins.shipped import KNOWN
 
 
 def everything(command: click.Command, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:

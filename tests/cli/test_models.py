@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fedse.shipped import KNOWN
+from fedse.plugins.shipped import KNOWN
 from fedse_command import command
 
 PLUG_IN = Path(__file__).parents[1] / "models"

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from fedse.cli import console, worlds
 from fedse.errors import BadInput, UnknownName
 from fedse.plugins import resolve, summary
-from fedse.shipped import KNOWN
+from fedse.plugins.shipped import KNOWN
 from fedse.worlds.foreign.openenv_wire import OpenEnvFailed
 from fedse.worlds.world import World
 

@@ -21,8 +21,8 @@ from fedse.federation.report import RoundReport
 from fedse.federation.round import run_round
 from fedse.federation.usual import earlier_norms, unusual
 from fedse.plugins import resolve
+from fedse.plugins.shipped import KNOWN
 from fedse.runs.trackers import Trackers
-from fedse.shipped import KNOWN
 from fedse.types import ClientUpdate, RoundTask, ServerState
 
 

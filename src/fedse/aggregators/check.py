@@ -21,7 +21,7 @@ from fedse.adapters.packing import length, pack, slices
 from fedse.adapters.plan import factor, in_turn, part, plan_of, sent
 from fedse.aggregators.rule import EQUAL_UPDATES, MEAN_PRODUCT, MIXED_RANKS, PROMISES
 from fedse.errors import BadInput
-from fedse.promises import Finding, demand, expected, try_promises
+from fedse.plugins.promises import Finding, demand, expected, try_promises
 from fedse.protocols import Aggregator, StoredUpdate
 from fedse.types import Adapter, Layout, ServerState, Tensors, Vector
 

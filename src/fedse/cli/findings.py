@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import typer
 from rich.console import Console
 
-from fedse.promises import Finding
+from fedse.plugins.promises import Finding
 
 
 def tell(console: Console, name: str, findings: Sequence[Finding]) -> None:

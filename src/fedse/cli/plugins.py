@@ -11,7 +11,7 @@ from rich.text import Text
 from fedse.cli.console import make_console
 from fedse.errors import UnknownName
 from fedse.plugins import known, nearest, options_of, resolve, summary
-from fedse.shipped import KNOWN
+from fedse.plugins.shipped import KNOWN
 
 
 def _slots(beginning: str) -> list[str]:

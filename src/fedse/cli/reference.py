@@ -20,7 +20,7 @@ def render() -> str:
     from fedse.experiments.client_options import ClientOptions
     from fedse.experiments.options import Experiment
     from fedse.plugins import options_of, resolve
-    from fedse.shipped import KNOWN
+    from fedse.plugins.shipped import KNOWN
     from fedse.worlds.training_part import TrainingPart
 
     lines = [

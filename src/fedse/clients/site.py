@@ -12,8 +12,8 @@ from pydantic import Field
 
 from fedse.clients.notebook import Notebook
 from fedse.plugins import PluginOptions
+from fedse.plugins.schedules import Ramp, Scheduled
 from fedse.protocols import Chat
-from fedse.schedules import Ramp, Scheduled
 from fedse.seeds import stream
 from fedse.stopwatch import during
 from fedse.types import Episode, Purpose, Sampling, Split, Task

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fedse.clients.site import Site
+from fedse.plugins.schedules import at
 from fedse.protocols import Past
-from fedse.schedules import at
 from fedse.seeds import generator
 from fedse.types import Episode, Planned, Purpose, RoundTask, Task
 

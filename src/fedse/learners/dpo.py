@@ -17,7 +17,7 @@ from fedse.learners.groups import groups_of
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.learners.objective import Objective, Scored, Values, Weighed
 from fedse.learners.token_packing import Case
-from fedse.schedules import Ramp, Scheduled, at
+from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.types import Lesson, Outcome, Trajectory
 
 

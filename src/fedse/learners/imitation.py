@@ -12,7 +12,7 @@ from fedse.errors import BadInput, GpuFull
 from fedse.learners.objective import Objective
 from fedse.learners.token_packing import Case
 from fedse.plugins import PluginOptions
-from fedse.schedules import Ramp, Scheduled, at
+from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.stopwatch import during
 from fedse.types import Adapter, Learned, Lesson
 

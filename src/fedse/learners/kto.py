@@ -18,7 +18,7 @@ from pydantic import Field
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.learners.objective import Objective, Scored, Weighed
 from fedse.learners.token_packing import Case
-from fedse.schedules import Ramp, Scheduled, at
+from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.types import Lesson, Outcome
 
 

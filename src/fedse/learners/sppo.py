@@ -16,7 +16,7 @@ from fedse.learners.groups import differ, groups_of, uniform_share, win_shares
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.learners.objective import Objective, Scored, Weighed
 from fedse.learners.token_packing import Case
-from fedse.schedules import Ramp, Scheduled, at
+from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.types import Lesson
 
 

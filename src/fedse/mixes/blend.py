@@ -16,7 +16,7 @@ import numpy as np
 from fedse.adapters.plan import part
 from fedse.mixes.broadcast import Broadcast
 from fedse.plugins import PluginOptions
-from fedse.schedules import Ramp, Scheduled, at
+from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.types import Adapter, Sent, Tensors
 
 

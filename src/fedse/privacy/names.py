@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from fedse import errors
 from fedse.errors import BadInput
-from fedse.shipped import KNOWN
+from fedse.plugins.shipped import KNOWN
 from fedse.types import ClientUpdate, Shared, WorldScore
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ METRICS = frozenset({"loss", "first_loss", "steps", "tokens", "padded_share", "s
 _ELSEWHERE = (
     # Errors of fedse that are not in `errors`, and what stands in their place when a message gets no answer.
     *("OtherTerms", "HubFailed", "RunFailed", "RunLost", "ServerLost", "KeyIsSpent", "Refused"),
-    *("AgentGymFailed", "OpenEnvFailed", "McpFailed"),
+    *("AgentGymFailed", "OpenEnvFailed", "McpFailed", "NotThere"),
     *("Lost", "UnreadableAnswer", "UnknownFailure"),
     *("AppNotLoaded", "AppFailed", "AppCrashed", "PreconditionFailed", "BundleRefused"),
     # Of the libraries that sites use.

@@ -23,7 +23,7 @@ import numpy as np
 
 from fedse.errors import BadInput
 from fedse.plugins import resolve
-from fedse.promises import Finding, demand, expected, try_promises
+from fedse.plugins.promises import Finding, demand, expected, try_promises
 from fedse.types import SPLITS
 from fedse.worlds.reference import ceiling
 from fedse.worlds.transcripts import INVALID, digest, play_on, sample, scripted_action, some_tasks, transcript

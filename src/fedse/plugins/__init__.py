@@ -1,0 +1,28 @@
+"""Plug-ins: classes that stand in the slots of a round, what may be set of them, and how they are found and made."""
+
+from fedse.plugins.choices import STORED, Choice, ChoiceOf, ClientSlot, build, capability, options_of
+from fedse.plugins.finding import BY_PATH, ENTRY_POINTS, duties, is_inline, known, nearest, path_of, resolve, summary
+from fedse.plugins.options import FilePath, PluginOptions, complaint, read_options
+
+__all__ = [
+    "BY_PATH",
+    "ENTRY_POINTS",
+    "STORED",
+    "Choice",
+    "ChoiceOf",
+    "ClientSlot",
+    "FilePath",
+    "PluginOptions",
+    "build",
+    "capability",
+    "complaint",
+    "duties",
+    "is_inline",
+    "known",
+    "nearest",
+    "options_of",
+    "path_of",
+    "read_options",
+    "resolve",
+    "summary",
+]
