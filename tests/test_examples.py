@@ -52,9 +52,8 @@ def test_the_notebook_runs_prints_what_it_shows_and_the_agent_learns(executed: d
     shown = ["".join(out["text"]) for cell in CELLS for out in cell["outputs"] if out["output_type"] == "stream"]
     assert [text for text in executed["printed"] if text] == shown
     assert executed["experiment"].rounds == 3 and len(executed["experiment"].clients) == 2
-    for points in executed["learned"].values():
-        assert [point["adapter"] for point in points] == [0, 1, 2, 3]
-        assert points[-1]["success"] > points[0]["success"] + 0.5
+    for curve in executed["result"].curves.values():
+        assert list(curve) == [0, 1, 2, 3] and curve[3] > curve[0] + 0.5
     lines = executed["axis"].get_lines()
     assert [len(line.get_xdata()) for line in lines[:2]] == [4, 4]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import click
@@ -46,3 +47,9 @@ def test_the_written_page_about_commands_names_every_top_command() -> None:
     page = (ROOT / "docs/cli.md").read_text()
     tops = {path.split()[1] for path in commands(get_command(app), "fedse")}
     assert [name for name in tops if f"fedse {name}" not in page] == []
+
+
+def test_every_extra_is_on_the_page_about_installing() -> None:
+    page = (ROOT / "docs/learn/install.md").read_text()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert [name for name in extras if f"`{name}`" not in page] == []

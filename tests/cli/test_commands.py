@@ -228,7 +228,7 @@ def test_max_minutes_stops_at_a_safe_point_with_exit_code_zero(
     file = tmp_path / "experiment.yaml"
     file.write_text(table_experiment(rounds=200).to_yaml())
     done = command("run", file, "--max-minutes", 0.02, "--runs", tmp_path)
-    assert done.returncode == 0 and "The same command goes on" in done.stdout
+    assert done.returncode == 0 and "The same command resumes the run" in done.stdout
     assert 1 <= (RunFolder.existing(tmp_path / "table").last_round() or 0) < 200
 
 

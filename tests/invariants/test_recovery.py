@@ -144,5 +144,5 @@ def test_ctrl_c_leaves_with_a_message_and_a_run_that_goes_on(
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command goes on" in output
+    assert "the same command resumes the run" in output
     assert (RunFolder.existing(tmp_path / "table").last_round() or 0) >= 1

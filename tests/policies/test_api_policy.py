@@ -619,7 +619,7 @@ def test_an_interrupted_run_does_not_wait_for_its_server(tmp_path: Path) -> None
         run.send_signal(signal.SIGINT)
         output, _ = run.communicate(timeout=45)  # The server would take 60 seconds for each reply.
     assert run.returncode == 130
-    assert "the same command goes on" in output
+    assert "the same command resumes the run" in output
 
 
 def test_the_examples_of_the_page_on_serving_are_valid(tmp_path: Path) -> None:

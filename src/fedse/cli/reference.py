@@ -27,7 +27,7 @@ def render() -> str:
         "# Every key of an experiment file",
         "",
         "Made by `fedse reference`; do not edit. A slot takes the name of a plug-in, or a mapping with `name` and its",
-        "options; a class of your own is named `package.module:Class`. A run that is interrupted goes on with the same",
+        "options; a class of your own is named `package.module:Class`. An interrupted run is resumed with the same",
         "file; only the keys marked (*) may have another value then, because they change nothing that is computed.",
         "",
         "## Experiment",

@@ -67,10 +67,12 @@ def run(
                 _print_estimate(console, federation, left, folder)
             result = federation.finish(deadline)
     except Stopped:
-        console.print(f"Stopped after {max_minutes:g} minutes at a safe point. The same command goes on: {folder}")
+        console.print(
+            f"Stopped after {max_minutes:g} minutes at a safe point. The same command resumes the run: {folder}"
+        )
         return
     except KeyboardInterrupt:
-        console.print(f"\nInterrupted. Nothing complete is lost; the same command goes on: {folder}")
+        console.print(f"\nInterrupted. Nothing complete is lost; the same command resumes the run: {folder}")
         raise typer.Exit(interrupts.CODE) from None
     if experiment.rounds_to_play:
         console.print(change_table(curves(RunView.existing(result.folder))))

@@ -28,7 +28,7 @@ def view(
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     own_worlds: Annotated[bool, OWN_WORLDS] = False,
 ) -> None:
-    """Show runs on a page, live while they go on. It is served to this machine only; Ctrl-C ends it."""
+    """Show runs on a page, live while they are in progress. It is served to this machine only; Ctrl-C ends it."""
     from fedse.page.answers import Answers
     from fedse.page.server import PageServer
     from fedse.page.shown import by_name
