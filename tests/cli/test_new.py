@@ -27,11 +27,12 @@ def test_a_new_world_keeps_its_promises_and_its_experiment_ends_far_above_the_fl
         assert row["success"] > 3 * row["floor"] > 0
 
 
-def test_a_new_experiment_is_one_and_has_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["first", "2024", "null", "1e3"])
+def test_a_new_experiment_is_one_and_has_the_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(app, ["new", "experiment", "first"]).exit_code == 0
-    experiment = fedse.load_experiment(tmp_path / "first.yaml")
-    assert (experiment.name, experiment.model.name, set(experiment.clients)) == ("first", "nano", {"maze", "textcraft"})
+    assert CliRunner().invoke(app, ["new", "experiment", name]).exit_code == 0
+    experiment = fedse.load_experiment(tmp_path / f"{name}.yaml")
+    assert (experiment.name, experiment.model.name, set(experiment.clients)) == (name, "nano", {"maze", "textcraft"})
 
 
 @pytest.mark.parametrize(
