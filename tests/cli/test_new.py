@@ -71,3 +71,11 @@ def test_classes_in_the_current_folder_are_found_by_the_command_itself(tmp_path:
         timeout=60,
     )
     assert "'beside:Mine': the class has no method 'reset'" in done.stderr
+
+
+def test_a_new_experiment_is_the_one_in_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["new", "experiment", "mine"]).exit_code == 0
+    page = (Path(__file__).parents[2] / "README.md").read_text()
+    (tmp_path / "readme.yaml").write_text(page.partition('```yaml title="experiment.yaml"\n')[2].partition("```")[0])
+    assert fedse.load_experiment(tmp_path / "mine.yaml") == fedse.load_experiment(tmp_path / "readme.yaml")
