@@ -27,11 +27,12 @@ def test_a_new_world_keeps_its_promises_and_its_experiment_ends_far_above_the_fl
         assert row["success"] > 3 * row["floor"] > 0
 
 
-def test_a_new_experiment_is_one_and_has_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["first", "2024", "null", "1e3"])
+def test_a_new_experiment_is_one_and_has_the_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(app, ["new", "experiment", "first"]).exit_code == 0
-    experiment = fedse.load_experiment(tmp_path / "first.yaml")
-    assert (experiment.name, experiment.model.name, set(experiment.clients)) == ("first", "nano", {"maze", "textcraft"})
+    assert CliRunner().invoke(app, ["new", "experiment", name]).exit_code == 0
+    experiment = fedse.load_experiment(tmp_path / f"{name}.yaml")
+    assert (experiment.name, experiment.model.name, set(experiment.clients)) == (name, "nano", {"maze", "textcraft"})
 
 
 @pytest.mark.parametrize(
@@ -70,3 +71,11 @@ def test_classes_in_the_current_folder_are_found_by_the_command_itself(tmp_path:
         timeout=60,
     )
     assert "'beside:Mine': the class has no method 'reset'" in done.stderr
+
+
+def test_a_new_experiment_is_the_one_in_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["new", "experiment", "mine"]).exit_code == 0
+    page = (Path(__file__).parents[2] / "README.md").read_text()
+    (tmp_path / "readme.yaml").write_text(page.partition('```yaml title="experiment.yaml"\n')[2].partition("```")[0])
+    assert fedse.load_experiment(tmp_path / "mine.yaml") == fedse.load_experiment(tmp_path / "readme.yaml")

@@ -12,6 +12,7 @@ import typer
 
 from fedse.cli.console import say
 from fedse.errors import BadInput
+from fedse.storage.strict_yaml import to_yaml
 
 app = typer.Typer(no_args_is_help=True, help="Write a file to begin with: an experiment, or a world of your own.")
 
@@ -27,10 +28,15 @@ def experiment(
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name):
         raise BadInput(f"'{name}' cannot be a name: use letters, digits, '.', '_' and '-', such as `my_first`.")
     file = Path(f"{name}.yaml")
-    _write({file: _shipped("new_experiment.yaml").replace(f"name: {_EXPERIMENT}\n", f"name: {name}\n")})
-    say(f"Wrote {file}. Next:")
-    say(f"  fedse run {file} --dry-run      every key with its value, and how long it will take")
-    say(f"  fedse run {file}                run it; the same command resumes it")
+    line = to_yaml({"name": name})  # A name such as 2024 needs quotation marks.
+    _write({file: _shipped("new_experiment.yaml").replace(f"name: {_EXPERIMENT}\n", line)})
+    _tell(
+        f"Wrote {file}. Next:",
+        {
+            f"fedse run {file} --dry-run": "every key with its value, and how long it will take",
+            f"fedse run {file}": "run it; the same command resumes it",
+        },
+    )
 
 
 @app.command("world")
@@ -50,10 +56,20 @@ def world(
     code, file = Path(f"{name}.py"), Path(f"{name}.yaml")
     texts = {code: _shipped("new_world.txt"), file: _shipped("new_world.yaml")}
     _write({path: text.replace(_MODULE, name).replace(_CLASS, made) for path, text in texts.items()})
-    say(f"Wrote {code} and {file}. Next:")
-    say(f"  fedse play {name}:{made}              be the agent")
-    say(f"  fedse worlds check {name}:{made}      does it keep the promises of a world?")
-    say(f"  fedse run {file}              let two sites learn it")
+    _tell(
+        f"Wrote {code} and {file}. Next:",
+        {
+            f"fedse play {name}:{made}": "be the agent",
+            f"fedse worlds check {name}:{made}": "does it keep the promises of a world?",
+            f"fedse run {file}": "let two sites learn it",
+        },
+    )
+
+
+def _tell(title: str, commands: dict[str, str]) -> None:
+    say(title)
+    for command, purpose in commands.items():
+        say(f"  {command:<{max(map(len, commands))}}   {purpose}")
 
 
 def _shipped(name: str) -> str:
