@@ -8,6 +8,7 @@ from typing import Any
 import fedse
 from fedse.experiments.options import Experiment
 from fedse.worlds.maze import Maze
+from fedse.worlds.world import Turn
 
 HOSTILE = (
     "<script>window.pwned = 1</script><img src='https://example.invalid/spy.png' onerror='window.pwned = 1'>"
@@ -25,6 +26,11 @@ class Hostile(Maze):
 
     def drawing(self) -> str:
         return f"{super().drawing()}\n\x1b[31mred\x1b[0m {HOSTILE}"
+
+
+class Broken(Maze):
+    def act(self, action: str) -> Turn:
+        raise RuntimeError("It fell apart.")
 
 
 CONTENT: dict[str, Any] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_runs import HOSTILE, Hostile, make_run
+from page_runs import HOSTILE, Broken, Hostile, make_run
 from typer.testing import CliRunner
 
 from fedse.cli import app
@@ -167,6 +167,19 @@ def test_the_overview_has_the_reports_numbers(answers: Answers, finished: Path) 
     assert {client["doing"] for client in told["clients"]} == {"sent"}
     assert told["place"] == (finished / "events.jsonl").stat().st_size
     assert told["tests"]["macro"] == json.loads((finished / "evaluations/test-0002.json").read_text())["macro"]
+
+
+def test_explorations_that_broke_are_told(tmp_path: Path) -> None:
+    clients = {"west": {"worlds": [{"name": Broken, "mode": "original"}]}}
+    folder = make_run(tmp_path, clients=clients, rounds=1, start="none", limits={"max_error_share": 1.0})
+    answers = Answers({"small": Shown.of(RunView.existing(folder))})
+    (problem,) = [item for item in answers.view("small", "overview", {})["problems"] if item.get("asked")]
+    assert problem["text"] == "west: 20 of 20 explorations ended in an error"
+    asked = {key: str(value) for key, value in problem["asked"].items()}
+    page = answers.view("small", "trajectories", {**asked, "purpose": "explore"})
+    assert page["fitting"] == 20
+    told = answers.view("small", "trajectory", {"id": page["rows"][0]["id"]})
+    assert told["error"] == "RuntimeError" and "It fell apart." in told["detail"]
 
 
 def row(adapter: int, successes: int, episodes: int = 20, floor: float = 0.1) -> dict[str, Any]:

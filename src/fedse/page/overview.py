@@ -54,7 +54,7 @@ def overview(shown: Shown) -> dict[str, Any]:
         "tests": shown.run.evaluation("test", last) if shown.kind != "site" else None,
         "clients": _clients(shown, progress, reports),
         "totals": _totals(reports.values()),
-        "problems": [*progress.problems, *_missing(shown)],
+        "problems": [*progress.problems, *_broken(reports), *_missing(shown)],
         "feed": progress.feed[-_FEED:],
         "made_with": [provenance.in_words(maker) for maker in shown.run.makers() if maker],
     }
@@ -151,6 +151,22 @@ def _totals(reports: Any) -> dict[str, Any]:
             for report in there
         ),
     }
+
+
+def _broken(reports: Mapping[int, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
+    """Explorations that ended in an error. Nobody warns of few of them, and each is worth reading."""
+    return [
+        {
+            "time": None,
+            "round": number,
+            "text": f"{name}: {count} of {entry['counts'].get('explored')} explorations ended in an error",
+            "times": 1,
+            "asked": {"client": name, "round": number, "outcome": "error"},
+        }
+        for number, report in reports.items()
+        for name, entry in (report or {"clients": {}})["clients"].items()
+        if (count := entry["counts"].get("errors"))
+    ]
 
 
 def _missing(shown: Shown) -> list[dict[str, Any]]:

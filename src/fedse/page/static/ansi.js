@@ -1,12 +1,15 @@
 // A world's drawing: pieces of text with the names of their colours.
 import { html } from "./htm.js";
 
-const WIDE = 50; // A picture has shorter lines; longer ones are sentences and may be broken.
+const WIDE = 50; // Signs that fit beside a conversation.
+const WALL = "█";
 
 export function Drawing({ pieces, label }) {
   const lines = pieces.map(([text]) => text).join("").split("\n");
-  const isText = lines.some((line) => line.length > WIDE);
-  return html`<pre class="drawing ${isText ? "text" : ""}" role="img" aria-label=${label}>
+  // Sentences may be broken; a map that is too wide is moved instead.
+  const map = lines.filter((line) => line.includes(WALL));
+  const kind = map.some((line) => line.length > WIDE) ? "map" : !map.length && lines.some((line) => line.length > WIDE) ? "text" : "";
+  return html`<pre class="drawing ${kind}" role="img" aria-label=${label}>
     ${pieces.map(([text, classes]) => html`<span class=${classes}>${text}</span>`)}
   </pre>`;
 }

@@ -168,7 +168,7 @@ export function HeatMap({ label, names, matrix }) {
     <thead><tr><td></td>${names.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
     <tbody>${matrix.map(
       (row, place) => html`<tr><th scope="row">${names[place]}</th>${row.map(
-        (value) => html`<td class=${value === null ? "unknown" : value < 0 ? "against" : "along"} style=${{ "--strength": Math.min(1, Math.abs(value ?? 0)) }}>${value === null ? none : value.toFixed(2)}</td>`,
+        (value) => html`<td class=${value === null ? "unknown" : value < 0 ? "against" : "along"} style=${{ "--strength": Math.min(1, Math.abs(value ?? 0)) }}>${value === null ? none : (Math.abs(value) < 0.005 ? 0 : value).toFixed(2)}</td>`,
       )}</tr>`,
     )}</tbody>
   </table></div>`;

@@ -39,7 +39,7 @@ export function Overview({ run, found }) {
     <div class="pair">
       <section class="panel" id="wrong"><header><h2>What went wrong</h2></header>
         ${problems.length === 0 ? html`<p class="calm">Nothing: no warning, no refused update, no missing answer.</p>` : html`<ul class="log">${problems.map(
-          (problem) => html`<li><time>${problem.round === null ? "" : `round ${problem.round}`}</time><span>${problem.text}${problem.times > 1 ? ` (${problem.times} times)` : ""}</span></li>`,
+          (problem) => html`<li><time>${problem.round === null ? "" : `round ${problem.round}`}</time><span>${problem.text}${problem.times > 1 ? ` (${problem.times} times)` : ""}${problem.asked && found.kind === "run" ? html` · <a href=${link(run, "trajectories", problem.asked)}>read them</a>` : ""}</span></li>`,
         )}</ul>`}
       </section>
       ${feed.length > 0 && html`<${Panel} title="What happened last"><ul class="log">${[...feed].reverse().map((line) => html`<li><time>${f.clock(line.time)}</time><span>${line.text}</span></li>`)}</ul><//>`}
