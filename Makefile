@@ -54,7 +54,7 @@ package:
 	$(PYTHON) -m venv $(PACKAGE)/empty
 	$(PACKAGE)/empty/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH)
 	$(PACKAGE)/empty/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[demo]"
-	cd $(PACKAGE) && empty/bin/fedse demo --set rounds=1 --set exploration.tasks=4 --set evaluation.tasks=4
+	cd $(PACKAGE) && env -u PYTHONPATH empty/bin/fedse demo --set rounds=1 --set exploration.tasks=4 --set evaluation.tasks=4
 
 reference: $(READY)
 	$(BIN)/fedse reference > docs/reference.md
