@@ -120,8 +120,11 @@ class Chromium:
 
     def press(self, key: str) -> None:
         more: dict[str, Any] = {"text": key} if len(key) == 1 else {}
+        # What the browser itself does with a key depends on its number.
         if key == "Enter":
             more = {"text": "\r", "windowsVirtualKeyCode": 13}
+        elif key == "Escape":
+            more = {"windowsVirtualKeyCode": 27}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **more)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 
