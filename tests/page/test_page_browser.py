@@ -118,7 +118,7 @@ def test_search_filters_links_and_keys(browser: Chromium, server: PageServer) ->
     browser.wait(f"{READY} && document.querySelector('.trajectory mark')")
     assert f"of {both}" in browser.text() and "System prompt" in browser.text()
     assert browser.eval("document.querySelector('.drawing').innerText.includes('★')")
-    browser.press_until("j", "document.querySelector('.drawn header').innerText.includes('before action 2')")
+    browser.press_until("j", "/before action [2-9]|at the end/.test(document.querySelector('.drawn header').innerText)")
     first = browser.eval("location.hash")
     browser.press("ArrowLeft")
     browser.wait(f"location.hash !== {first!r}")
@@ -135,9 +135,10 @@ def test_a_point_of_a_curve_leads_to_its_episodes(browser: Chromium, server: Pag
     visit(browser, server, "small/overview")
     browser.wait("document.querySelector('.world svg')")
     browser.eval("document.querySelector('.world svg').focus()")
-    browser.press_until("ArrowRight", "document.querySelector('.world .tip')?.innerText.includes('after round 0')")
-    browser.press_until("Enter", f"{READY} && location.hash.includes('adapter=0')")
-    asked = {"client": "east", "world": "maze", "purpose": "evaluate", "adapter": "0"}
+    browser.press_until("ArrowRight", "document.querySelector('.world .tip')?.innerText.includes('after round')")
+    browser.press_until("Enter", f"{READY} && location.hash.includes('adapter=')")
+    adapter = browser.eval("new URLSearchParams(location.hash.split('?')[1]).get('adapter')")
+    asked = {"client": "east", "world": "maze", "purpose": "evaluate", "adapter": adapter}
     expected = server.answers.runs["small"].catalogue.page(asked)["fitting"]
     browser.wait(f"document.querySelector('.summary').innerText.startsWith('{expected} trajectories')")
     assert_calm(browser, server)
