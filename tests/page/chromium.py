@@ -62,7 +62,7 @@ class Chromium:
         self._process.terminate()
         self._process.wait(10)
 
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+    def call(self, method: str, may_fail: bool = False, **parameters: Any) -> dict[str, Any]:
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -71,8 +71,8 @@ class Chromium:
         while True:
             answer = self._next()
             if answer.get("id") == self._number:
-                assert "error" not in answer, answer
-                result: dict[str, Any] = answer["result"]
+                assert may_fail or "error" not in answer, answer
+                result: dict[str, Any] = answer.get("result", {})
                 return result
             self._note(answer)
 
@@ -110,18 +110,26 @@ class Chromium:
     def wait(self, code: str, seconds: float = 20.0) -> Any:
         """Until the code says something true."""
         end = time.monotonic() + seconds
-        while (value := self.eval(code)) in (None, False, 0, ""):  # An element arrives as an empty object.
+        while (value := self._tried(code)) in (None, False, 0, ""):  # An element arrives as an empty object.
             assert time.monotonic() < end, f"never true: {code}; {self.complaints}; {self.text()[:2000]}"
             time.sleep(0.03)
         return value
+
+    def _tried(self, code: str) -> Any:
+        """What the code says; None while the page that would say it is being left."""
+        answer = self.call("Runtime.evaluate", may_fail=True, expression=code, awaitPromise=True, returnByValue=True)
+        return None if "exceptionDetails" in answer else answer.get("result", {}).get("value")
 
     def text(self) -> str:
         return str(self.eval("document.body.innerText"))
 
     def press(self, key: str) -> None:
         more: dict[str, Any] = {"text": key} if len(key) == 1 else {}
+        # What the browser itself does with a key depends on its number.
         if key == "Enter":
             more = {"text": "\r", "windowsVirtualKeyCode": 13}
+        elif key == "Escape":
+            more = {"windowsVirtualKeyCode": 27}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **more)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 

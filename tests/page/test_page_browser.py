@@ -99,24 +99,26 @@ def test_every_view_opens(browser: Chromium, server: PageServer) -> None:
 def test_search_filters_links_and_keys(browser: Chromium, server: PageServer) -> None:
     visit(browser, server, "small/trajectories")
     browser.press_until("/", "document.activeElement.id === 'search'")
-    browser.type('pwned "walls above"')
+    search = 'pwned "walls above"'
+    browser.type(search)
     fitting = "Number(document.querySelector('.summary b')?.innerText.split(' ')[0])"
     browser.wait(f"{READY} && location.hash.includes('text=') && {fitting} < 144")
     shown = server.answers.runs["small"].catalogue
-    expected = shown.page({"text": 'pwned "walls above"'})["fitting"]
+    expected = shown.page({"text": search})["fitting"]
     assert browser.eval(fitting) == expected > 0
     browser.eval("""(() => { const choice = document.querySelector('select[name=outcome]'); choice.value = 'success';
         choice.dispatchEvent(new Event('change', {bubbles: true})); })()""")
-    both = shown.page({"text": 'pwned "walls above"', "outcome": "success"})["fitting"]
+    both = shown.page({"text": search, "outcome": "success"})["fitting"]
     browser.wait(f"{READY} && {fitting} === {both}")
     browser.press("Escape")
+    assert browser.eval("document.activeElement.id !== 'search' && document.getElementById('search').value") == search
     browser.press("j")
     browser.press("j")
     browser.press("Enter")
     browser.wait(f"{READY} && document.querySelector('.trajectory mark')")
     assert f"of {both}" in browser.text() and "System prompt" in browser.text()
     assert browser.eval("document.querySelector('.drawing').innerText.includes('★')")
-    browser.press_until("j", "document.querySelector('.drawn header').innerText.includes('before action 2')")
+    browser.press_until("j", "/before action [2-9]|at the end/.test(document.querySelector('.drawn header').innerText)")
     first = browser.eval("location.hash")
     browser.press("ArrowLeft")
     browser.wait(f"location.hash !== {first!r}")
@@ -125,7 +127,20 @@ def test_search_filters_links_and_keys(browser: Chromium, server: PageServer) ->
     browser.wait(f"!window.before && {READY} && document.querySelector('.trajectory')")
     browser.press_until("u", f"{READY} && {fitting} === {both}")
     browser.press_until("?", "document.querySelector('dialog[open]')?.innerText.includes('search in all trajectories')")
-    browser.press("Escape")
+    browser.press_until("Escape", "!document.querySelector('dialog[open]')")
+    assert_calm(browser, server)
+
+
+def test_a_point_of_a_curve_leads_to_its_episodes(browser: Chromium, server: PageServer) -> None:
+    visit(browser, server, "small/overview")
+    browser.wait("document.querySelector('.world svg')")
+    browser.eval("document.querySelector('.world svg').focus()")
+    browser.press_until("ArrowRight", "document.querySelector('.world .tip')?.innerText.includes('after round')")
+    browser.press_until("Enter", f"{READY} && location.hash.includes('adapter=')")
+    adapter = browser.eval("new URLSearchParams(location.hash.split('?')[1]).get('adapter')")
+    asked = {"client": "east", "world": "maze", "purpose": "evaluate", "adapter": adapter}
+    expected = server.answers.runs["small"].catalogue.page(asked)["fitting"]
+    browser.wait(f"document.querySelector('.summary').innerText.startsWith('{expected} trajectories')")
     assert_calm(browser, server)
 
 

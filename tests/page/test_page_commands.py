@@ -15,7 +15,9 @@ from page_runs import CONTENT
 from typer.testing import CliRunner
 
 from fedse.cli import app
+from fedse.cli.console import say
 from fedse.experiments.options import Experiment
+from fedse.page.server import PageServer
 
 
 @pytest.mark.slow
@@ -32,6 +34,22 @@ def test_view_prints_the_address_and_ends_with_ctrl_c(finished: Path) -> None:
         assert told["done"] == 2
         viewing.send_signal(signal.SIGINT)
         assert viewing.wait(20) == 0 and viewing.stderr.read() == ""
+
+
+def test_without_names_it_shows_what_can_be_read(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(finished, tmp_path / "runs/whole", ignore=shutil.ignore_patterns("clients"))
+    (tmp_path / "runs/damaged").mkdir()
+    (tmp_path / "runs/damaged/manifest.json").write_text("{")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(PageServer, "serve_forever", lambda server: say(sorted(server.answers.runs)))
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    done = CliRunner().invoke(app, ["view"])
+    assert done.exit_code == 0 and "['whole']" in done.output, done.output
+    assert "Left out: runs/damaged/manifest.json is damaged" in done.output
+    assert f"The page: {opened[0]}" in done.output
 
 
 def test_a_site_sees_its_own(finished: Path, tmp_path: Path) -> None:

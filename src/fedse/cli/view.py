@@ -33,7 +33,7 @@ def view(
     from fedse.page.server import PageServer
     from fedse.page.shown import by_name
 
-    shown = by_name(_shown(path, own_worlds) for path in runs or _all_runs(Path("runs")))
+    shown = by_name([_shown(path, own_worlds) for path in runs] if runs else _all_runs(Path("runs"), own_worlds))
     with PageServer(Answers(shown), port) as server:
         say(f"The page: {server.url}")
         say("Only this machine can open it, with the whole address. Ctrl-C ends it.")
@@ -78,10 +78,16 @@ def _shown(path: Path, own_worlds: bool) -> Shown:
     return Shown(RunView(site.run_folder), site.experiment, f"{site.experiment.name} at {site.name}")
 
 
-def _all_runs(folder: Path) -> list[Path]:
-    from fedse.errors import BadInput
+def _all_runs(folder: Path, own_worlds: bool) -> list[Shown]:
+    """Those that can be read; of the others it is said why they are left out."""
+    from fedse.errors import BadInput, FedseError
 
-    found = sorted(manifest.parent for manifest in folder.glob("*/manifest.json"))
+    found = []
+    for manifest in sorted(folder.glob("*/manifest.json")):
+        try:
+            found.append(_shown(manifest.parent, own_worlds))
+        except FedseError as error:
+            say(f"Left out: {error}", err=True)
     if not found:
         raise BadInput(f"there are no runs in {folder}: name a run's folder, or make one with `fedse demo`.")
     return found

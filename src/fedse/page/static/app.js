@@ -52,7 +52,7 @@ function usePlace() {
 const LOOK = 5000;
 
 // Counts up whenever something happened in the run, not more than a few times per second, and now and then while it goes on:
-// the end of a process is no event.
+// the end of a process is no event, and a site keeps no log of them.
 function useNews(run, place, running) {
   const [version, setVersion] = useState(0);
   useEffect(() => {
@@ -93,7 +93,7 @@ function Run({ runs, run, place, go }) {
   const version = useNews(run, known.place, known.running);
   const { found, error } = useView(source, run, "overview", {}, version);
   useEffect(() => {
-    if (found) setKnown({ place: known.place ?? found.place, running: found.running });
+    if (found) setKnown({ place: known.place ?? found.place, running: found.running || found.kind === "site" });
   }, [found]);
   const view = place.run === run ? place.view : "overview";
   const now = view === "trajectory" ? "trajectories" : view;
@@ -153,7 +153,10 @@ function useKeys(run, go, help) {
       const { run, go, help } = now.current;
       if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
       if (event.target.closest("input, select, textarea")) {
-        if (event.key === "Escape") event.target.blur();
+        if (event.key === "Escape") {
+          event.preventDefault(); // A browser would empty the field.
+          event.target.blur();
+        }
         return;
       }
       const act = keyed(event.key, run, go, help);

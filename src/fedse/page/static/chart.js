@@ -53,6 +53,8 @@ export function LineChart({ label, series, lines = [], height = 190, show = (y) 
   };
   const move = (event) => {
     const steps = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const chosen = here.map(([, point]) => point.href).find(Boolean);
+    if (event.key === "Enter" && chosen) location.hash = chosen;
     if (!steps) return;
     event.preventDefault();
     event.stopPropagation();
