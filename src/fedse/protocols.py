@@ -202,7 +202,8 @@ class Curriculum(Protocol):
 
     It may ask for episodes of its own on the way, with `played = yield Play(adapter, episodes)`; one that does not is a
     generator all the same. What it plans may depend on seed, round and past alone, so that a repeated round is the same. One
-    that never plans more than `exploration` says for each world says so with `keeps_to_exploration = True`.
+    that never plans more than `exploration` says for each world says so with `keeps_to_exploration = True`; one that needs
+    the hints of worlds with `needs_hints = True`.
     """
 
     def plan(self, task: RoundTask, past: Past) -> Planned: ...

@@ -74,6 +74,8 @@ class Step:
     """Whether the reply's tokens are in the train mask."""
     reward: float = 0.0
     """What the world gave for the action by itself."""
+    hint: str = ""
+    """What the agent read below the observation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,14 @@ class Episode:
     round: int
     attempt: int
     sampling: Sampling
+    hint: int = 0
+    """Level of the world's hints that stand below observations; 0: none."""
+    learns_hint: bool = False
+    """Whether they are in what is learned."""
+
+    def __post_init__(self) -> None:
+        if self.hint and self.purpose is not Purpose.EXPLORE:
+            raise ValueError(f"hints are for explorations only, and this episode is to {self.purpose}")
 
 
 class Attempt(NamedTuple):

@@ -17,6 +17,12 @@ def maze() -> Maze:
     return Maze(train_tasks=90)
 
 
+class Silent(Maze):
+    """Gives no hints."""
+
+    has_hints = False
+
+
 def site(tasks: int = 30, attempts: int = 1, seed: int = 0, label: str = "maze") -> Site:
     places = {label: Place(label, maze, Origin("east", label))}
     unused: Any = None

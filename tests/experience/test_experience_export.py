@@ -39,8 +39,15 @@ PLAYED = [
 def test_a_record_is_plain_json_with_a_format_and_reads_back() -> None:
     for trajectory in PLAYED:
         record = to_record(trajectory)
-        assert record["format"] == FORMAT
+        assert record["format"] == 3 and not any("hint" in step for step in record["steps"])
         assert from_record(json.loads(json.dumps(record))) == trajectory
+
+
+def test_a_record_has_the_newest_format_only_where_there_are_hints() -> None:
+    steps = (PLAYED[2].steps[0], replace(PLAYED[2].steps[1], hint="Turn left."))
+    record = to_record(replace(PLAYED[2], steps=steps))
+    assert record["format"] == FORMAT and [step.get("hint") for step in record["steps"]] == [None, "Turn left."]
+    assert from_record(json.loads(json.dumps(record))).steps == steps
 
 
 def test_a_record_of_the_first_format_has_no_rules_and_was_learned_from_as_a_whole() -> None:

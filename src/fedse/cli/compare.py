@@ -166,6 +166,9 @@ def _cost_table(groups: Sequence[Group]) -> Table:
     table.add_column("method", overflow="fold")
     for column in ("rounds", "tokens sampled", "tokens learned", "minutes", "MB of adapters"):
         table.add_column(column, justify="right")
+    with_hints = any(run.costs[run.round].hint_tokens for group in groups for run in group.runs)
+    if with_hints:
+        table.add_column("tokens of hints", justify="right")
     for group in groups:
         last = [run.costs[run.round] for run in group.runs]
         sent = [cost.bytes for cost in last if cost.bytes is not None]
@@ -176,6 +179,7 @@ def _cost_table(groups: Sequence[Group]) -> Table:
             f"{_mean([cost.learned_tokens for cost in last]):,.0f}",
             f"{_mean([cost.seconds for cost in last]) / 60:,.1f}",
             f"{_mean(sent) / 1e6:,.2f}" if sent else "trajectories",
+            *([f"{_mean([cost.hint_tokens for cost in last]):,.0f}"] if with_hints else []),
         )
     table.caption = (
         "minutes with the evaluations of the rounds; adapters up and down; pooled methods move trajectories instead"

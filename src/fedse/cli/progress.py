@@ -161,8 +161,10 @@ class Progress:
         self._scores += [(client, WorldScore(**score)) for score in scores]
         share = metrics.get("padded_share") if self.verbose else None
         padded = "" if share is None else f", padded {percent(share)} %"
+        tokens = counts.get("hint_tokens", 0)
+        hints = f", {counts['hinted']} with hints ({tokens} tokens)" if tokens else ""
         self.console.print(
-            f"round {round}, {client}: validation success {percent(row.success)} %, explored {counts['explored']}, "
+            f"round {round}, {client}: validation success {percent(row.success)} %, explored {counts['explored']}{hints}, "
             f"successes {counts['successes']}, errors {counts['errors']}, buffer {counts['buffer']}{loss}{padded}"
             f"{'' if event.sent or sits_out else f', {state}' if meant_to else f', NO UPDATE: {state}'}",
             soft_wrap=True,

@@ -141,6 +141,8 @@ def print_trajectory(console: Console, trajectory: Trajectory, position: str) ->
     )
     for count, step in enumerate(trajectory.steps, start=1):
         console.print(Text(f"{count:>2}  ", style="dim") + Text(step.observation, style="cyan"))
+        if step.hint:
+            console.print(Text("    Hint:    ", style="dim") + Text(step.hint, style="magenta"))
         if step.action:
             if step.thought:
                 console.print(Text("    Thought: ", style="dim") + Text(step.thought))

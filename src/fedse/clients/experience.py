@@ -11,6 +11,7 @@ from fedse.evaluation.metrics import score
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
 from fedse.protocols import Filter, Past, Start, StartsAhead
+from fedse.rollouts.hinted import hint_tokens
 from fedse.seeds import stream
 from fedse.stopwatch import during
 from fedse.types import Adapter, Ahead, Lesson, Outcome, Trajectory, WorldScore
@@ -123,6 +124,10 @@ class RoundMemory:
                 "invalid": sum(item.invalid_actions for item in finished),
                 "agent_tokens": sum(item.agent_tokens for item in finished),
             }
+            hinted = [item for item in self._explored if any(step.hint for step in item.steps)]
+            if hinted:
+                self.counts["hinted"] = len(hinted)
+                self.counts["hint_tokens"] = sum(hint_tokens(experience.site.chat, item) for item in hinted)
             if not experience.site.learns:
                 self.counts["only_measures"] = 1
             return self._lesson

@@ -12,6 +12,7 @@ import numpy as np
 from fedse.clients.site import Place, Site
 from fedse.errors import BadInput
 from fedse.types import Episode, Outcome, Play, Purpose, RoundTask, Tensors, Trajectory, WorldScore
+from fedse.worlds.hints import LEVELS
 from fedse.worlds.training_part import part_of
 
 T = TypeVar("T")
@@ -40,6 +41,11 @@ def checked_plan(site: Site, task: RoundTask, planned: Sequence[Episode]) -> Seq
         assert place is not None
         if episode.task.id not in place.training:
             raise BadInput(f"curriculum: '{episode.task.id}' is not a training task of the world '{episode.world}'.")
+        if episode.hint and (episode.hint not in LEVELS or not place.world.has_hints):
+            raise BadInput(
+                f"curriculum: it planned hints of level {episode.hint} for the world '{episode.world}', which gives "
+                f"{f'those of the levels {LEVELS[0]} to {LEVELS[-1]}' if place.world.has_hints else 'none'}."
+            )
         key = (episode.world, episode.task.id, episode.attempt)
         if key in seen:
             raise BadInput(

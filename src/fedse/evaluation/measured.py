@@ -28,6 +28,8 @@ class Cost:
     """Time of the rounds, with their evaluations."""
     bytes: int | None = 0
     """Adapters sent up and down; None where trajectories are pooled, which this does not count."""
+    hint_tokens: int = 0
+    """Tokens of hints that the agents read while exploring."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ def costs(run: RunView, sharing: bool, pooled: bool) -> dict[int, Cost]:
             total.learned_tokens + int(sum(entry["metrics"].get("tokens", 0) for entry in clients)),
             total.seconds + report["seconds"],
             None if total.bytes is None else total.bytes + crossed,
+            total.hint_tokens + sum(entry["counts"].get("hint_tokens", 0) for entry in clients),
         )
         found[number] = total
     return found

@@ -9,10 +9,11 @@ from typing import Any
 from fedse.errors import BadInput
 from fedse.types import Outcome, Purpose, Step, Trajectory
 
-FORMAT = 3
+FORMAT = 4
 """2 added `rules` to a trajectory and `learned` to its steps. A record of format 1 is read as one without rules, all of
 whose replies are learned from, which is how it was made. 3 added the category and rewards of a trajectory, and the reward
-of a step; older records are read as ones without."""
+of a step; older records are read as ones without. 4 added the hint of a step; a trajectory without hints is written as 3."""
+_WITHOUT_HINTS = 3
 _NAMES = {kind: [field.name for field in fields(kind)] for kind in (Trajectory, Step)}
 _TEXTS = {
     kind: [field.name for field in fields(kind) if field.type == "str"]  # Annotations are texts here.
@@ -22,8 +23,11 @@ _TEXTS = {
 
 def to_record(trajectory: Trajectory) -> dict[str, Any]:
     steps = [_values(step) for step in trajectory.steps]
+    for step in steps:
+        if not step["hint"]:
+            del step["hint"]
     return {
-        "format": FORMAT,
+        "format": FORMAT if any(step.hint for step in trajectory.steps) else _WITHOUT_HINTS,
         **_values(trajectory),
         "steps": steps,
         "train_mask": list(map(int, trajectory.train_mask)),

@@ -91,6 +91,17 @@ def _check_part(client: str, label: str, world: World) -> None:
         )
 
 
+def check_hints(components: Components, learning: Collection[str]) -> None:
+    """Find out before anything is written whether the worlds that are explored give hints."""
+    for client, worlds in components.worlds.items():
+        for label, make_world in worlds.items() if client in learning else ():
+            if not make_world().has_hints:
+                raise BadInput(
+                    f"curriculum: it needs hints, and the world '{label}' of client '{client}' gives none: take another "
+                    "curriculum, or give the world a `hint` (docs/howto/world.md)."
+                )
+
+
 def make_start(choices: Mapping[str, Choice]) -> Start:
     """What the buffers of all clients begin with, by client. Those that are written alike share one."""
     alike: dict[str, Start] = {}

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedse.federation.shared import MOST_VALUES
-from fedse.privacy.names import COUNTS, METRICS, OTHER, may_be_told
+from fedse.privacy.names import COUNTS, METRICS, NOT_ALWAYS_COUNTED, OTHER, may_be_told
 from fedse.types import ClientUpdate, RoundTask, WorldScore
 
 UNKNOWN = 1_000_000
@@ -72,7 +72,7 @@ class Expected:
 
     def _check_counts(self, update: ClientUpdate, task: RoundTask) -> None:
         counts = dict.fromkeys(COUNTS, 0) | dict(update.counts)
-        if update.vector is not None and not COUNTS - {"only_measures", "fresh"} <= update.counts.keys():
+        if update.vector is not None and not update.counts.keys() >= COUNTS - NOT_ALWAYS_COUNTED:
             raise Unexpected("counts: some are missing")
         if min(counts.values()) < 0:
             raise Unexpected("counts: one is negative")
@@ -89,6 +89,8 @@ class Expected:
         _at_most("invalid", counts["invalid"], counts["steps"])
         _at_most("agent_tokens", counts["agent_tokens"], explored * MOST_TOKENS)
         _at_most("only_measures", counts["only_measures"], 1)
+        _at_most("hinted", counts["hinted"], explored)
+        _at_most("hint_tokens", counts["hint_tokens"], counts["hinted"] * MOST_TOKENS)
         _at_most("fresh", counts["fresh"], explored - counts["errors"])
 
     def _check_scores(self, update: ClientUpdate, task: RoundTask) -> None:

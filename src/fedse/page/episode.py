@@ -35,5 +35,5 @@ def mask(trajectory: Trajectory) -> list[tuple[int, int]]:
 
 
 def _step(step: Step) -> dict[str, Any]:
-    names = ("observation", "reply", "thought", "action", "valid", "learned", "reward")
+    names = ("observation", "reply", "thought", "action", "valid", "learned", "reward", "hint")
     return {name: getattr(step, name) for name in names}

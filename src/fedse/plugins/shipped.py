@@ -40,6 +40,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "by_signal": "fedse.curricula.by_signal:BySignal",
         "sec": "fedse.curricula.sec:Sec",
         "federated_sec": "fedse.curricula.federated_sec:FederatedSec",
+        "hints": "fedse.curricula.hints:Hints",
     },
     "judge": {
         "world": "fedse.judges.world:WorldJudge",

@@ -17,10 +17,13 @@ from fedse.types import ClientUpdate, Shared, WorldScore
 
 T = TypeVar("T")
 OTHER = "other"
+NOT_ALWAYS_COUNTED = frozenset({"only_measures", "fresh", "hinted", "hint_tokens"})
+"""Told where there is something to tell."""
 COUNTS = frozenset(
     {
         *("explored", "errors", "successes", "kept", "added", "buffer", "learned_from", "steps", "invalid"),
-        *("agent_tokens", "only_measures", "fresh"),
+        "agent_tokens",
+        *NOT_ALWAYS_COUNTED,
     }
 )
 """What a client counts in a round."""

@@ -12,6 +12,7 @@ from zlib import crc32
 
 from fedse.errors import BadInput, TooLate
 from fedse.protocols import Chat, Policy, Reply, Restricts
+from fedse.rollouts.hinted import turn_ids
 from fedse.rollouts.replies import ParsedReply, parse
 from fedse.rollouts.stepping import MakeWorld, WorldReply, worlds_in
 from fedse.stopwatch import during
@@ -29,8 +30,12 @@ class _Open:
     slot: int
     rules: str
     observation: str
+    hint: str
     ids: list[int]
+    """What may be learned from."""
     mask: list[bool]
+    beside: int
+    """How many more ids the agent has read: those of hints that are not learned."""
     steps: list[Step] = field(default_factory=list)
     answered: int = 0
     """Ids up to the last reply."""
@@ -78,7 +83,7 @@ class Player:
                 number, episode = waiting.popleft()
                 world = self._idle_world(episode)
                 with during("world"):
-                    self._worlds.ask_reset(world, episode.make_world, episode.task.id)
+                    self._worlds.ask_reset(world, episode.make_world, episode.task.id, episode.hint)
                 beginning.append((number, episode, world))
             for number, episode, world in beginning:
                 opened = self._begin(number, episode, world, self._answer_of(world))
@@ -96,7 +101,7 @@ class Player:
                     text = self.chat.text(reply.ids)
                     parsed = parse(text)
                 with during("world"):
-                    self._worlds.ask_step(play.world, parsed.action)
+                    self._worlds.ask_step(play.world, parsed.action, play.episode.hint)
                 asked.append((play, reply, text, parsed))
             for play, reply, text, parsed in asked:
                 if self._answer(play, reply, text, parsed, self._answer_of(play.world)):
@@ -131,18 +136,22 @@ class Player:
             return None
         with during("text"):
             opening = self._opening(answer.rules)
-            turn = self.chat.turn(answer.observation)
-        if len(opening) + len(turn) >= self.context:
+            turn = turn_ids(self.chat, answer.observation, answer.hint, self.context - len(opening))
+        length = len(opening) + len(turn.given)
+        if length >= self.context:
             raise BadInput(
-                f"the rules and the first observation of world '{episode.world}' take {len(opening) + len(turn)} tokens, "
+                f"the rules and the first observation of world '{episode.world}' take {length} tokens, "
                 f"and the model's context holds {self.context}: use `rules: brief` and `observation_length: brief`, or a "
                 "model with a longer context."
             )
         with during("prefill"):
             slot = self.policy.open(opening, episode.sampling)
-            self._extend(slot, turn, episode.world, answer)
-        ids = [*opening, *turn]
-        return _Open(number, episode, world, slot, answer.rules, answer.observation, ids, [False] * len(ids))
+            self._extend(slot, turn.given, episode.world, answer)
+        ids = [*opening, *(turn.given if episode.learns_hint else turn.bare)]
+        return _Open(
+            *(number, episode, world, slot, answer.rules, answer.observation, turn.hint, ids, [False] * len(ids)),
+            beside=length - len(ids),
+        )
 
     def _extend(self, slot: int, turn: Sequence[int], world: str, answer: WorldReply) -> None:
         self.policy.extend(slot, turn)
@@ -160,16 +169,24 @@ class Player:
             self._end(play.number, play.episode, play.rules, play.steps, answer, Outcome.ERROR, play.ids, play.mask)
             return True
         play.steps.append(
-            Step(play.observation, text, parsed.thought, parsed.action, answer.valid, reward=answer.reward)
+            Step(
+                *(play.observation, text, parsed.thought, parsed.action, answer.valid),
+                reward=answer.reward,
+                hint=play.hint,
+            )
         )
         with during("text"):
-            turn = [*([] if reply.ended else self.chat.reply("")), *self.chat.turn(answer.observation)]
-        if not answer.over and len(play.ids) + len(turn) < self.context:
-            play.observation = answer.observation
-            play.ids.extend(turn)
-            play.mask.extend([False] * len(turn))
+            end = [] if reply.ended else self.chat.reply("")
+            room = self.context - len(play.ids) - play.beside - len(end)
+            turn = turn_ids(self.chat, answer.observation, answer.hint, room)
+        if not answer.over and len(turn.given) < room:
+            play.observation, play.hint = answer.observation, turn.hint
+            learned = [*end, *(turn.given if play.episode.learns_hint else turn.bare)]
+            play.ids.extend(learned)
+            play.mask.extend([False] * len(learned))
+            play.beside += len(end) + len(turn.given) - len(learned)
             with during("prefill"):
-                self._extend(play.slot, turn, play.episode.world, answer)
+                self._extend(play.slot, [*end, *turn.given], play.episode.world, answer)
             return False
         self._leave(play)
         outcome = Outcome.SUCCESS if answer.success else Outcome.FAILURE

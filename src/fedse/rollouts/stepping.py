@@ -36,6 +36,8 @@ class WorldReply(NamedTuple):
     detail: str = ""
     actions: LegalActions | None = None
     """What may be done next, if that was asked for and the world lists it."""
+    hint: str = ""
+    """Help with this observation, if that was asked for."""
 
 
 class WorldsHere:
@@ -49,12 +51,12 @@ class WorldsHere:
         self._worlds: dict[int, World] = {}
         self._answers: deque[WorldReply] = deque()
 
-    def ask_reset(self, number: int, make_world: MakeWorld, task: str) -> None:
-        """Begin a task in world `number`, which is made if it is not there."""
-        self._answers.append(self._guarded(number, lambda: self._reset(number, make_world, task)))
+    def ask_reset(self, number: int, make_world: MakeWorld, task: str, hint: int = 0) -> None:
+        """Begin a task in world `number`, which is made if it is not there. `hint` is the level of help."""
+        self._answers.append(self._guarded(number, lambda: self._reset(number, make_world, task, hint)))
 
-    def ask_step(self, number: int, action: str) -> None:
-        self._answers.append(self._guarded(number, lambda: self._step(number, action)))
+    def ask_step(self, number: int, action: str, hint: int = 0) -> None:
+        self._answers.append(self._guarded(number, lambda: self._step(number, action, hint)))
 
     def answer(self, number: int) -> WorldReply:
         """The answer to the oldest question to world `number` that was not fetched yet."""
@@ -72,7 +74,7 @@ class WorldsHere:
             self._worlds.pop(number, None)
             return WorldReply(error=kind_of(error), detail=detail_of(error))
 
-    def _reset(self, number: int, make_world: MakeWorld, task: str) -> WorldReply:
+    def _reset(self, number: int, make_world: MakeWorld, task: str, hint: int) -> WorldReply:
         if number not in self._worlds:
             self._worlds[number] = make_world()
         world = self._worlds[number]
@@ -81,9 +83,10 @@ class WorldsHere:
             plain_text(observation, "the first observation"),
             plain_text(world.rules, "what the rules say"),
             actions=self._actions(world, over=False),
+            hint=_hint(world, hint),
         )
 
-    def _step(self, number: int, action: str) -> WorldReply:
+    def _step(self, number: int, action: str, hint: int) -> WorldReply:
         world = self._worlds[number]
         observation, reward, terminated, truncated, info = world.step(action)
         over = bool(terminated or truncated)
@@ -95,10 +98,15 @@ class WorldsHere:
             score=finite_number(info["score"], "the score") if over else 0.0,
             reward=finite_number(reward, "the reward"),
             actions=self._actions(world, over),
+            hint="" if over else _hint(world, hint),
         )
 
     def _actions(self, world: World, over: bool) -> LegalActions | None:
         return legal_actions(world) if self._listing and not over else None
+
+
+def _hint(world: World, level: int) -> str:
+    return plain_text(world.hint(level), "a hint") if level else ""
 
 
 class WorldsInProcesses:
@@ -122,11 +130,11 @@ class WorldsInProcesses:
             self._ends.append(ours)
             self._workers.append(worker)
 
-    def ask_reset(self, number: int, make_world: MakeWorld, task: str) -> None:
-        self._unsent[number % self.homes].append(("reset", number, make_world, task))
+    def ask_reset(self, number: int, make_world: MakeWorld, task: str, hint: int = 0) -> None:
+        self._unsent[number % self.homes].append(("reset", number, make_world, task, hint))
 
-    def ask_step(self, number: int, action: str) -> None:
-        self._unsent[number % self.homes].append(("step", number, action))
+    def ask_step(self, number: int, action: str, hint: int = 0) -> None:
+        self._unsent[number % self.homes].append(("step", number, action, hint))
 
     def answer(self, number: int) -> WorldReply:
         for worker, questions in enumerate(self._unsent):

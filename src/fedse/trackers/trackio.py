@@ -19,6 +19,7 @@ from fedse.errors import BadInput
 from fedse.events import Evaluated, Event, RoundFinished
 from fedse.experience.journal import Journal
 from fedse.plugins import PluginOptions
+from fedse.rollouts.hinted import hinted
 from fedse.trackers.outside import require
 from fedse.trackers.scalars import Scalars
 from fedse.types import Trajectory
@@ -101,7 +102,7 @@ class Trackio:
 def _messages(trajectory: Trajectory) -> list[dict[str, str]]:
     said = [("user", trajectory.rules)] if trajectory.rules else []
     for step in trajectory.steps:
-        said += [("user", step.observation), ("assistant", step.reply)]
+        said += [("user", hinted(step.observation, step.hint)), ("assistant", step.reply)]
     said.append(("user", trajectory.closing))
     return [{"role": role, "content": content} for role, content in said if content]
 

@@ -25,6 +25,7 @@ from fedse.errors import BadInput
 from fedse.plugins import resolve
 from fedse.plugins.promises import Finding, demand, expected, try_promises
 from fedse.types import SPLITS
+from fedse.worlds.hints import LEVELS
 from fedse.worlds.reference import ceiling
 from fedse.worlds.transcripts import INVALID, digest, play_on, sample, scripted_action, some_tasks, transcript
 from fedse.worlds.world import World
@@ -230,6 +231,38 @@ def _legal_actions(world_factory: WorldFactory) -> str:
     return f"{tried} listed actions are valid" if tried else "not listed by this world"
 
 
+def _hints(world_factory: WorldFactory) -> str:
+    world, other = world_factory(), world_factory()
+    if not world.has_hints:
+        with expected(BadInput, "hint() of a world without hints"):
+            world.reset(options={"task": world.tasks("train")[0].id})
+            world.hint(LEVELS[0])
+        return "this world gives none"
+    given = 0
+    for task in some_tasks(world):
+        world.reset(options={"task": task.id})
+        for turn in range(world.turn_limit):
+            here = world.save()
+            hints = [world.hint(level) for level in LEVELS]
+            demand(world.save() == here, f"task {task.id}: asking for a hint changes the state")
+            demand(all(hint.strip() for hint in hints), f"task {task.id}: a hint is empty")
+            demand(
+                all(map(world.observation_space.contains, hints)), f"outside the observation space: one of {hints!r}"
+            )
+            demand(len(set(hints)) == len(LEVELS), f"task {task.id}: two levels give the same hint: {hints!r}")
+            other.restore(here)
+            demand([other.hint(level) for level in LEVELS] == hints, f"task {task.id}: two instances give other hints")
+            given += len(hints)
+            _, _, terminated, truncated, _ = world.step(scripted_action(world, task.id, turn))
+            if terminated or truncated:
+                break
+    for level in (LEVELS[0] - 1, LEVELS[-1] + 1):
+        with expected(BadInput, f"a hint of level {level}"):
+            world.reset(options={"task": world.tasks("train")[0].id})
+            world.hint(level)
+    return f"{given} hints, the same in another instance, and none changes the state"
+
+
 def _errors(world_factory: WorldFactory) -> str:
     world = world_factory()
     with expected(RuntimeError, "step() before reset()"):
@@ -266,6 +299,7 @@ _PROMISES: dict[str, Callable[[WorldFactory], str]] = {
     "expert": _expert,
     "invalid actions and turn limit": _invalid_actions,
     "legal actions": _legal_actions,
+    "hints": _hints,
     "errors": _errors,
     "spaces": _in_spaces,
 }

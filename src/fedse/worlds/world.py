@@ -86,6 +86,16 @@ class World(gymnasium.Env[str, str]):
         """Whether `expert` knows what to do. Without one there are no demonstrations, and the ceiling is not known."""
         return True
 
+    def hint(self, level: int) -> str:
+        """Help for the present state in a sentence or two, stronger by level from 1 to 3: what to mind, what to aim at, the
+        next good action. It may look at what the agent cannot see, and changes nothing."""
+        raise BadInput(f"{self.name}: this world gives no hints (level {level} was asked for).")
+
+    @property
+    def has_hints(self) -> bool:
+        """Whether `hint` knows something. Without hints, a curriculum cannot help where everything fails."""
+        return False
+
     def trivial(self, draw: float) -> str:
         """An action chosen without thinking; `draw` is a uniform number in [0, 1). Played to measure the floor."""
         raise NotImplementedError(self._lacks("trivial"))

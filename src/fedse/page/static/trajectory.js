@@ -84,7 +84,7 @@ function Single({ found, run, list, step, setStep, search }) {
 function Turn({ turn, place, here, kept, choose, search }) {
   const unparsed = !turn.action;
   return html`<section class="turn ${here ? "here" : ""}" aria-current=${here ? "step" : null} onClick=${choose}>
-    <div class="world"><span class="who">world</span><pre><${Marked} text=${turn.observation} found=${search} /></pre></div>
+    <div class="world"><span class="who">world</span><pre><${Marked} text=${turn.observation} found=${search} /></pre>${turn.hint && html`<span class="flag quiet">hint</span><pre><${Marked} text=${turn.hint} found=${search} /></pre>`}</div>
     <div class="agent ${turn.learned ? "counted" : "masked"} ${kept && turn.learned ? "learned" : ""}" title=${turn.learned ? "in the loss mask" : "left out of the loss"}>
       <span class="who">agent <small>${place + 1}</small></span>
       ${unparsed

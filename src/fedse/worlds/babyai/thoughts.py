@@ -19,7 +19,7 @@ def thought(room: Room, advice: Advice, seen: Collection[int], wording: Wording,
     return f"{why}, {done}." if brief else f"{why}, so I {done}."
 
 
-def _wanted(
+def aimed_at(
     room: Room, advice: Advice, seen: Collection[int], wording: Wording, article: bool = True
 ) -> tuple[str, bool]:
     """What the advice is about, named as the agent can name it, and whether it is in view."""
@@ -33,7 +33,7 @@ def _wanted(
 
 
 def _reason(room: Room, advice: Advice, seen: Collection[int], wording: Wording) -> str:
-    wanted, in_view = _wanted(room, advice, seen, wording)
+    wanted, in_view = aimed_at(room, advice, seen, wording)
     purpose = advice.purpose
     if purpose == "drop":
         return f"I need free hands and carry {wanted}"
@@ -66,7 +66,7 @@ def _deed(room: Room, advice: Advice, wording: Wording) -> str:
 
 
 def _brief_reason(room: Room, advice: Advice, seen: Collection[int], wording: Wording) -> str:
-    wanted, in_view = _wanted(room, advice, seen, wording, article=False)
+    wanted, in_view = aimed_at(room, advice, seen, wording, article=False)
     purpose = advice.purpose
     if purpose == "drop":
         return "Need free hands"

@@ -16,8 +16,9 @@ from pydantic import Field, model_validator
 from fedse.errors import BadInput
 from fedse.plugins import nearest
 from fedse.types import SPLITS, Split, Task
-from fedse.worlds.babyai.expert import advise
+from fedse.worlds.babyai.expert import Advice, advise
 from fedse.worlds.babyai.goals import CONTINUE, SUCCESS
+from fedse.worlds.babyai.hints import to_aim_at, to_mind
 from fedse.worlds.babyai.levels import LEVELS, OFFICIAL_NUMBERS, ORDERED_LEVELS, remembered
 from fedse.worlds.babyai.offers import VIEW, Item, Offer, clean_offers, items, original_offers
 from fedse.worlds.babyai.rooms import Layout, Room, Sight, look, picture
@@ -25,6 +26,7 @@ from fedse.worlds.babyai.tasks import DEFAULT_LEVELS, chosen_layout
 from fedse.worlds.babyai.texts import Narrator
 from fedse.worlds.babyai.thoughts import thought
 from fedse.worlds.babyai.words import CHECK, ORIGINAL, WORDINGS
+from fedse.worlds.hints import at_level
 from fedse.worlds.splits import TaskLists, clean_tasks, official_ids
 from fedse.worlds.two_modes import TwoModeOptions
 from fedse.worlds.world import Turn, World
@@ -290,13 +292,24 @@ class BabyAI(World):
 
     def expert(self) -> tuple[str, str]:
         """The action that brings the next thing to do nearest, with a reason told from what is in view."""
-        scene, room = self._scene(), self._room
-        advice = advise(room, list(scene.offers.values()), any_finish_counts=not self._original)
+        scene, room, advice = self._scene(), self._room, self._advice()
         if self.options.rules == "bare":
             return "", self._wording.action(room, advice.offer)
         seen = {item.thing for item in scene.items}
         why = thought(room, advice, seen, self._wording, self.options.rules == "brief")
         return why, self._wording.action(room, advice.offer)
+
+    def _advice(self) -> Advice:
+        return advise(self._room, list(self._scene().offers.values()), any_finish_counts=not self._original)
+
+    def hint(self, level: int) -> str:
+        advised, seen = self._advice(), {item.thing for item in self._scene().items}
+        aimed = to_aim_at(self._room, advised, seen, self._wording)
+        return at_level(level, to_mind(self._wording), aimed, self._wording.action(self._room, advised.offer))
+
+    @property
+    def has_hints(self) -> bool:
+        return True
 
     def drawing(self) -> str:
         """The rooms from above, the goal and what is carried."""

@@ -111,6 +111,23 @@ class Narrator:
             return f"Goal is {goal}, but the way round is {move}."
         return f"The goal is further {goal}, but the way there leads round, so I {step}."
 
+    # Hints
+
+    advice = (
+        "Do not walk back and forth. Where a wall is in the way, walk round it, even if that leads away from the goal."
+    )
+
+    def aim(self, offset: Cell, steps: int) -> str:
+        """Where the goal is from here, and how many steps a shortest way takes."""
+        parts, count = [], "1 step" if steps == 1 else f"{steps} steps"
+        for distance, (back, forth) in zip(offset, ((0, 1), (2, 3)), strict=True):
+            if distance:
+                way = self.wording.ways[forth if distance > 0 else back]
+                parts.append(f"{abs(distance)} {'cell' if abs(distance) == 1 else 'cells'} {way}")
+        return f"The goal is {' and '.join(parts)} from here. The shortest way takes {count}."
+
+    # Rules
+
     def rules(self) -> str:
         return self._full_rules() if self.rules_length == "full" else self._brief_rules()
 

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from fedse.errors import BadInput
 from fedse.types import SPLITS, Split, Task
+from fedse.worlds.hints import at_level
 from fedse.worlds.maze.maps import (
     DOUBLE_T_STARTS,
     SMALL,
@@ -212,6 +213,16 @@ class Maze(World):
         best = min(open_ways, key=lambda way: (distance[neighbours[way] or goal], way not in towards, way))
         back = neighbours.index(self._trail[-1]) if self._trail else None
         return self._narrator.thought(best, towards, open_ways, back), self._actions[best]
+
+    def hint(self, level: int) -> str:
+        cell, goal = self._cell, self._puzzle.goal
+        offset = (goal[0] - cell[0], goal[1] - cell[1])
+        aim = self._narrator.aim(offset, self._puzzle.distance[cell])
+        return at_level(level, self._narrator.advice, aim, self.expert()[1])
+
+    @property
+    def has_hints(self) -> bool:
+        return True
 
     def drawing(self) -> str:
         """The map from above: where you are, where you have been, where the goal is."""

@@ -161,6 +161,24 @@ class Narrator:
         total = f"{move.amount} of it in all" if move.amount != move.needed else "it"
         return f"{why} Nothing listed makes {item}, so I {self.wording.get} {total}."
 
+    # Hints
+
+    def advice(self) -> str:
+        words = self.wording
+        return (
+            f"{words.craft.capitalize()} only with what you carry. First {words.get} the things that no listed recipe "
+            "makes, in the numbers that the recipes name."
+        )
+
+    def aim(self, move: Move) -> str:
+        """What the next things to do are for."""
+        item = self.names.shown[move.item]
+        if not move.chain:
+            return f"You carry everything that {item} takes."
+        fill = "" if move.need == move.item else f", for which {item} will do"
+        needed, purpose = self.amount(move.need, move.needed), self.names.shown[move.chain[-1]]
+        return f"Next you need {needed}{fill}, to {self.wording.craft} {purpose}."
+
     # Rules
 
     def rules(self) -> str:

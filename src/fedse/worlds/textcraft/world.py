@@ -10,6 +10,7 @@ from typing import Any
 from fedse.errors import BadInput
 from fedse.seeds import stream
 from fedse.types import SPLITS, Split, Task
+from fedse.worlds.hints import at_level
 from fedse.worlds.splits import TaskLists, clean_tasks, official_ids
 from fedse.worlds.textcraft.files import book_of_folder, package_folder
 from fedse.worlds.textcraft.grammar import Craft, Get, Inventory, parsed
@@ -17,7 +18,7 @@ from fedse.worlds.textcraft.items import workshop
 from fedse.worlds.textcraft.names import made_up_names, plain_names
 from fedse.worlds.textcraft.options import TextCraftOptions
 from fedse.worlds.textcraft.original import OriginalNarrator
-from fedse.worlds.textcraft.plans import next_move
+from fedse.worlds.textcraft.plans import Move, next_move
 from fedse.worlds.textcraft.recipes import Book, Recipe, Variant, ingredients_key, part_of
 from fedse.worlds.textcraft.tasks import (
     Goals,
@@ -313,9 +314,18 @@ class TextCraft(World):
 
     def expert(self) -> tuple[str, str]:
         """The next command of a shortest plan."""
-        move = next_move(self.book, self._offer.goal, tuple(sorted(self._carried.items())))
-        say = self._narrator
+        move, say = self._move(), self._narrator
         return say.thought(move), say.get(move.item, move.amount) if move.craft is None else say.craft(move.craft)
+
+    def _move(self) -> Move:
+        return next_move(self.book, self._offer.goal, tuple(sorted(self._carried.items())))
+
+    def hint(self, level: int) -> str:
+        return at_level(level, self._narrator.advice(), self._narrator.aim(self._move()), self.expert()[1])
+
+    @property
+    def has_hints(self) -> bool:
+        return True
 
     def drawing(self) -> str:
         """The goal, the recipes with those lit that can be carried out now, and the bag."""

@@ -172,6 +172,28 @@ class Narrator:
             return f"The title of {product.id} says {', '.join(goal.product.wanted)}{price}, so I open it."
         return f"{product.id} comes nearest to what is asked for{price}, so I open it."
 
+    # Hints
+
+    advice = (
+        "Search with the words that name the product, without options and price. Open a product, click every option that is "
+        "asked for, and then buy."
+    )
+
+    def aim(self, advice: Advice, goal: Goal) -> str:
+        """What the next clicks are for."""
+        name, value = advice.option
+        match advice.reason:
+            case "option":
+                return f"This product fits, and its {name} is not chosen yet."
+            case "buy":
+                return "This product fits, and all its options are chosen."
+            case "lacking":
+                return f"This product does not come in {name} {value}: it is the wrong one."
+            case "back":
+                return "This page does not lead on: what you need is further back."
+            case _:
+                return f"Look for this product: {(advice.product or goal.product).title}"
+
     # Rules
 
     def rules(self) -> str:

@@ -13,11 +13,21 @@ from pydantic import Field, model_validator
 from fedse.errors import BadInput
 from fedse.plugins import FilePath
 from fedse.types import Split, Task
+from fedse.worlds.hints import at_level
 from fedse.worlds.splits import official_ids
 from fedse.worlds.two_modes import TwoModeOptions
 from fedse.worlds.webshop.catalogue import Product, read_products
 from fedse.worlds.webshop.drawing import drawing
-from fedse.worlds.webshop.expert import Expert, Plan, four_clicks, four_clicks_suffice, is_solvable, plan, remembered
+from fedse.worlds.webshop.expert import (
+    Advice,
+    Expert,
+    Plan,
+    four_clicks,
+    four_clicks_suffice,
+    is_solvable,
+    plan,
+    remembered,
+)
 from fedse.worlds.webshop.generator import MOST_LOOKALIKES, generated_products
 from fedse.worlds.webshop.goals import Goal
 from fedse.worlds.webshop.pages import BRIEF, FULL, ORIGINAL, Page, Shop, parsed
@@ -224,11 +234,22 @@ class WebShop(World):
 
     def expert(self) -> tuple[str, str]:
         """The next step towards a product that fits, from any page."""
+        advice = self._advice()
+        return self._narrator.thought(advice, self._goal), advice.action
+
+    def _advice(self) -> Advice:
         if self._task not in self._plans:
             self._plans[self._task] = plan(self.shop, self._goal, self._layout, may_use_title=self._original)
         expert = Expert(self.shop, self._goal, self._layout, self._plans[self._task], only_target=self._original)
-        advice = expert.advice(self._page, self._seen)
-        return self._narrator.thought(advice, self._goal), advice.action
+        return expert.advice(self._page, self._seen)
+
+    def hint(self, level: int) -> str:
+        advice = self._advice()
+        return at_level(level, self._narrator.advice, self._narrator.aim(advice, self._goal), advice.action)
+
+    @property
+    def has_hints(self) -> bool:
+        return True
 
     def drawing(self) -> str:
         """The wish as a shopping list, and the page: prices against the limit, or the options of a product."""

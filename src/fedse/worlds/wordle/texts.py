@@ -102,6 +102,18 @@ class Narrator:
             return f"{len(possible)} words fit, try {guess}."
         return f'{len(possible)} words still fit all the marks. Of these "{guess}" tells most.'
 
+    # Hints
+
+    advice = "Guess only words from the list, and of these only ones that fit the marks of every guess so far."
+
+    def aim(self, possible: Sequence[str], history: Sequence[tuple[str, str]]) -> str:
+        """The words that are left."""
+        if not history:
+            return "Every word of the list is possible. Begin with one whose letters many other words have too."
+        return f"The words that fit all marks so far: {self._listed(possible)}."
+
+    # Rules
+
     def rules(self) -> str:
         return self._full_rules() if self.rules_length == "full" else self._brief_rules()
 

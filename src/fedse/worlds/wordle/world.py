@@ -13,6 +13,7 @@ from fedse.errors import BadInput
 from fedse.plugins import FilePath
 from fedse.seeds import stream, uniform
 from fedse.types import SPLITS, Split, Task
+from fedse.worlds.hints import at_level
 from fedse.worlds.splits import EVALUATION_TASKS, TaskLists, clean_tasks, official_ids
 from fedse.worlds.two_modes import TwoModeOptions
 from fedse.worlds.wordle.games import (
@@ -202,6 +203,14 @@ class Wordle(World):
         possible = fitting(self._game.words, self._history, self._counting)
         guess = best_guess(possible, self._counting)
         return self._narrator.thought(guess, possible, first=not self._history), self._narrator.spelled(guess)
+
+    def hint(self, level: int) -> str:
+        possible = fitting(self._game.words, self._history, self._counting)
+        return at_level(level, self._narrator.advice, self._narrator.aim(possible, self._history), self.expert()[1])
+
+    @property
+    def has_hints(self) -> bool:
+        return True
 
     def drawing(self) -> str:
         """The guesses as coloured tiles, and the alphabet with what is known of each letter."""
