@@ -1,0 +1,111 @@
+"""What a learning rule costs beside imitation, on the same trajectories in batches of the same size.
+
+python benchmarks/rules.py --model nano --recipe recipes/nano.yaml --trajectories 32 --threads 1
+python benchmarks/rules.py --model smollm2-shape --trajectories 128 --tokens 1024 --batch 32 --epochs 2
+
+Half of the trajectories, taken in turn, count as failures at the task of the one before: so every rule has something to
+compare. Rules differ in how much they learn from in a round; what is told is the time for each token that went through the
+weighted pass, as a ratio to imitation in the same run. A rule needs a pass without gradient over everything before the
+first step, and one more before each later step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from learning_work import model_of, random_trajectories, trajectories_of_recipe
+
+from fedse.plugins import resolve
+from fedse.types import Lesson, Outcome, Trajectory
+
+KEY = 1
+IMITATION = "imitation"
+RULES = (IMITATION, "group_policy_gradient", "kto", "dpo", "sppo", "self_imitation")
+
+
+def in_groups(trajectories: list[Trajectory]) -> list[Trajectory]:
+    """Pairs of a success and a failure at the same task."""
+    found = []
+    for number, trajectory in enumerate(trajectories):
+        won = number % 2 == 0
+        outcome = Outcome.SUCCESS if won else Outcome.FAILURE
+        found.append(replace(trajectory, task=str(number // 2), outcome=outcome, rewards={"world": float(won)}))
+    return found
+
+
+def seconds_of(work: Callable[[], Any], on_gpu: bool) -> tuple[float, float, Any]:
+    """By the wall clock, which counts on a GPU, and of the processor."""
+    if on_gpu:
+        torch.cuda.synchronize()
+    begun, busy = time.perf_counter(), time.process_time()
+    found = work()
+    if on_gpu:
+        torch.cuda.synchronize()
+    return time.perf_counter() - begun, time.process_time() - busy, found
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--model", default="smollm2-shape", help="nano, smollm2-shape, a folder or a name on the hub")
+    options.add_argument("--device", default="auto")
+    options.add_argument("--threads", type=int)
+    options.add_argument("--recipe", type=Path, help="demonstrations of this recipe's first world")
+    options.add_argument("--trajectories", type=int, default=128)
+    options.add_argument("--tokens", type=int, default=1024, help="longest trajectory, without a recipe")
+    options.add_argument("--opening", type=int, default=200, help="tokens that all trajectories begin with")
+    options.add_argument("--batch", type=int, default=8)
+    options.add_argument("--epochs", type=float, default=2)
+    options.add_argument("--repeats", type=int, default=3)
+    options.add_argument("--output", type=Path)
+    given = options.parse_args()
+    model = model_of(given.model, given.device, given.threads)
+    on_gpu = str(model.device).startswith("cuda")
+    if given.recipe:
+        shown = next(iter(trajectories_of_recipe(given.recipe, given.trajectories, model).values()))
+    else:
+        words = model.network.get_base_model().config.vocab_size
+        shown = random_trajectories(given.trajectories, given.tokens // 2, given.tokens, given.opening, words, 0)
+    fresh = in_groups(shown)
+    start = model.initial_adapter(0)
+    settings = {"epochs": given.epochs, "batch_size": given.batch, "learning_rate": 2e-4}
+    learners = {name: resolve("learner", name)(model, **settings) for name in RULES}
+    lesson = Lesson(start, [item for item in fresh if item.outcome is Outcome.SUCCESS], KEY, fresh)
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in RULES}
+    tokens: dict[str, float] = {}
+    for repeat in range(given.repeats + 1):
+        # In turn, so that a busy moment of the machine does not fall on one rule alone; the first time warms up.
+        for name, learner in learners.items():
+            wall, busy, (_, metrics) = seconds_of(lambda learner=learner: learner.learn(lesson), on_gpu)
+            tokens[name] = metrics["tokens"]
+            if repeat:
+                taken[name].append((wall, busy))
+    which = 0 if on_gpu else 1
+    each = {name: statistics.median(times[which] for times in taken[name]) / tokens[name] for name in RULES}
+    report = {
+        "device": torch.cuda.get_device_name() if on_gpu else "cpu",
+        "settings": {key: str(value) for key, value in vars(given).items() if key != "output"},
+        "seconds_are": "wall clock" if on_gpu else "processor time",
+        "rules": {
+            name: {
+                "tokens": round(tokens[name]),
+                "tokens_per_second": round(1 / each[name]),
+                "times_imitation": round(each[name] / each[IMITATION], 2),
+            }
+            for name in RULES
+        },
+    }
+    print(json.dumps(report, indent=2))
+    if given.output:
+        given.output.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
