@@ -18,10 +18,13 @@ from fedse.clients.guards import checked_plan
 from fedse.curricula.hints import Hints
 from fedse.curricula.uniform import Uniform
 from fedse.errors import BadInput
+from fedse.evaluation.measured import costs
 from fedse.experience.buffer import read_file
 from fedse.experience.journal import Journal
+from fedse.experiments.building import build_components
 from fedse.experiments.options import Experiment
 from fedse.models.chat import ByteChat
+from fedse.runs.reading import RunView
 from fedse.types import Episode, Outcome, Purpose, RoundTask
 
 EASY, HARD = training("short"), training("long")
@@ -122,6 +125,8 @@ def test_an_agent_that_finds_nothing_by_itself_learns_to_do_without_the_hints(
     told = {round: report["clients"]["east"]["counts"] for round, report in reports.items()}
     assert {round: (item.get("hinted", 0), item.get("hint_tokens", 0)) for round, item in told.items()} == counts
     assert "hinted" not in told[1], "nothing has failed yet"
+    all_of_them = costs(RunView(helped.folder), sharing=True, pooled=False)[6].hint_tokens
+    assert all_of_them == sum(tokens for _, tokens in counts.values())
 
 
 def test_hints_stay_in_what_is_learned_where_that_is_asked_for(table_experiment: Make, tmp_path: Path) -> None:
@@ -132,7 +137,10 @@ def test_hints_stay_in_what_is_learned_where_that_is_asked_for(table_experiment:
 
 
 def test_a_world_without_hints_is_refused_before_anything_is_written(table_experiment: Make, tmp_path: Path) -> None:
-    clients = {"east": {"worlds": ["small_site:Silent"]}}
+    clients: dict[str, Any] = {"east": {"worlds": ["small_site:Silent"]}}
     with pytest.raises(BadInput, match="it needs hints, and the world 'Silent' of client 'east' gives none"):
         fedse.run(table_experiment(clients=clients, curriculum="hints"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+    clients["west"] = {"worlds": ["maze"]}
+    clients["east"]["learns"] = False
+    build_components(table_experiment(clients=clients, curriculum="hints"))

@@ -16,6 +16,7 @@ from fedse.experience.journal import Journal
 from fedse.experiments.components import (
     Components,
     MakePlayers,
+    check_hints,
     make_players,
     make_start,
     make_worlds,
@@ -43,6 +44,8 @@ def build_components(experiment: Experiment, players: MakePlayers = make_players
             f"{lost[0]} was given as a class that cannot be imported, and this engine works in other processes: put it into "
             "a module, or use `engine: local` without processes."
         )
+    if experiment.exploring and capability(experiment.curriculum, "needs_hints"):
+        check_hints({name: makers for name, makers in worlds.items() if experiment.clients[name].learns})
     model, policy = players(experiment.model, experiment.policy)
     if capability(experiment.mix, "needs_lora") and not hasattr(model, "network"):
         raise BadInput(

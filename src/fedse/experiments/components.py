@@ -91,15 +91,17 @@ def _check_part(client: str, label: str, world: World) -> None:
         )
 
 
-def check_hints(components: Components, learning: Collection[str]) -> None:
-    """Find out before anything is written whether the worlds that are explored give hints."""
-    for client, worlds in components.worlds.items():
-        for label, make_world in worlds.items() if client in learning else ():
-            if not make_world().has_hints:
+def check_hints(worlds: Mapping[str, Mapping[str, MakeWorld]]) -> None:
+    """Find out before anything is played whether the worlds that clients explore give hints."""
+    giving: set[MakeWorld] = set()
+    for client, makers in worlds.items():
+        for label, make_world in makers.items():
+            if make_world not in giving and not make_world().has_hints:
                 raise BadInput(
                     f"curriculum: it needs hints, and the world '{label}' of client '{client}' gives none: take another "
                     "curriculum, or give the world a `hint` (docs/howto/world.md)."
                 )
+            giving.add(make_world)
 
 
 def make_start(choices: Mapping[str, Choice]) -> Start:

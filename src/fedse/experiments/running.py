@@ -10,7 +10,7 @@ from fedse.errors import BadInput, RunConflict
 from fedse.events import Warned
 from fedse.experiments.assembling import Federation, MakeEngine, RunResult, assemble, beginning
 from fedse.experiments.building import build_components
-from fedse.experiments.components import check_hints, check_start
+from fedse.experiments.components import check_start
 from fedse.experiments.file import differences
 from fedse.experiments.made_for import not_made_for
 from fedse.experiments.options import Experiment, experiment_of
@@ -25,7 +25,6 @@ from fedse.experiments.resuming import (
 )
 from fedse.federation.advice import advice, seen_by_others
 from fedse.federation.wholeness import check, restore
-from fedse.plugins import capability
 from fedse.protocols import DependsOnFiles, Tracker
 from fedse.rollouts.player import check_actions
 from fedse.runs.folder import RunFolder
@@ -80,8 +79,6 @@ def _prepared(
     if components is not None and not has_begun(path):
         check_actions(components.policy, [item for makers in components.worlds.values() for item in makers.items()])
         learning = [name for name, options in experiment.clients.items() if experiment.learning and options.learns]
-        if experiment.exploring and capability(experiment.curriculum, "needs_hints"):
-            check_hints(components, learning)
         warnings = check_start(components, learning)
         if learning and isinstance(components.start, DependsOnFiles):
             start = components.start.fingerprint()
