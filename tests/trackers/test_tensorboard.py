@@ -10,7 +10,7 @@ import pytest
 from told_scalars import Scalars, told_scalars
 
 import fedse
-from fedse.errors import BadInput, UnknownName
+from fedse.errors import BadInput
 from fedse.experiments.options import Experiment
 from fedse.trackers import outside
 
@@ -67,5 +67,5 @@ def test_without_its_library_the_run_is_refused_and_nothing_is_written(
 
 
 def test_a_name_that_nobody_knows_is_refused(table_experiment: Make) -> None:
-    with pytest.raises((UnknownName, ValueError), match="unknown tracker 'tensorbord': did you mean 'tensorboard'"):
+    with pytest.raises(BadInput, match="unknown tracker 'tensorbord': did you mean 'tensorboard'"):
         table_experiment(trackers=["tensorbord"])

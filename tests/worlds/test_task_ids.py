@@ -8,7 +8,6 @@ from typing import Any
 
 import gymnasium
 import pytest
-from pydantic import ValidationError
 
 from fedse.errors import BadInput
 from fedse.types import SPLITS
@@ -149,5 +148,5 @@ def test_another_keyword_and_a_registered_environment() -> None:
     ],
 )
 def test_ids_that_do_not_fit_are_told(options: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ValidationError, match=complaint):
+    with pytest.raises(BadInput, match=complaint):
         desk(**options)
