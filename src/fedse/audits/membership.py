@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def _of_world(item: Candidates, found: Seen, compute: Callable[[Adapter, Any], l
     return {"world": item.world, **counts, "rows": rows}
 
 
-def alike(world: dict[str, Any]) -> bool:
+def alike(world: Mapping[str, Any]) -> bool:
     """Whether the adapter that learned nothing cannot tell members from non-members either: else no row means anything."""
     low, high = next(row["auc_interval"] for row in world["rows"] if row["seat"] == CONTROL)
     return bool(low <= 0.5 <= high)
