@@ -148,9 +148,13 @@ def test_losses_are_those_of_a_plain_forward_pass(federation: Federation) -> Non
 def test_the_command_tells_each_client_or_why_not(
     table_experiment: Callable[..., Experiment], two_sites: Path, tmp_path: Path
 ) -> None:
-    done = command("audit", two_sites, "--client", "maze", folder=tmp_path)
+    done = command("audit", two_sites, folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "maze, maze: 5 members and" in done.stdout and "nothing is said" in done.stdout
+    assert (
+        "craft, textcraft:" in done.stdout
+        and "maze, maze: 5 members and" in done.stdout
+        and "nothing is said" in done.stdout
+    )
     fedse.run(table_experiment(rounds=1), tmp_path)
     RunFolder.create(tmp_path / "hub", table_experiment().to_yaml(), "digest")
     for arguments, sentence in [

@@ -35,25 +35,22 @@ def audit(
 
     view = RunView.existing(run)
     check_buffers(view)
-    if not experiment_of(view.path).in_process:
+    experiment = experiment_of(view.path)
+    if not experiment.in_process:
         raise BadInput(
             f"the clients of {run} worked in other processes: the audit fits their adapters again in one, and needs "
             "`engine: local`."
         )
+    if client and client not in (names := experiment.learners()):
+        raise BadInput(f"--client {client}: {nearest(client, names)}Clients that learn: {', '.join(names)}.")
+    if number is not None:
+        view.digest_of(number)
     with open_run(run) as federation:
         check_auditable(federation)
-        last = federation.run.last_round() or 0
-        chosen = last if number is None else number
-        federation.run.digest_of(chosen)
-        learning = [item for item in federation.clients if item.site.learns]
-        names = [item.name for item in learning]
-        if client and client not in names:
-            raise BadInput(f"--client {client}: {nearest(client, names)}Clients that learn: {', '.join(names)}.")
-        wanted = [item for item in learning if client in ("", item.name)]
-        if not client:
-            report = federation.run.report(chosen)
-            wanted = [item for item in wanted if report is None or item.name in report["clients"]]
-        found = [measure(federation, item, chosen) for item in wanted]
+        chosen = number or federation.run.last_round() or 0
+        # A run of an older fedse has not noted who contributed.
+        asked = [client] if client else federation.server.load(chosen).contributed or experiment.learners()
+        found = [measure(federation, item, chosen) for item in federation.clients if item.name in asked]
     if as_json:
         say(json.dumps(found, indent=2))
         return
