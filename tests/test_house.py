@@ -30,7 +30,7 @@ LAYERS = [
     {"federation"},
     {"engines"},
     {"experiments"},
-    {"sweeps", "apps", "merging", "page", "serving"},
+    {"sweeps", "apps", "merging", "page", "serving", "audits"},
     {"cli"},
     {"__main__"},
 ]

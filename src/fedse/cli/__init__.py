@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from fedse import __version__
 from fedse.cli import (
     aggregators,
+    audit,
     compare,
     demo,
     doctor,
@@ -83,6 +84,7 @@ app.command("sweep")(sweep.sweep)
 app.command("compare")(compare.compare)
 app.command("reproduce")(reproduce.reproduce)
 app.command("transfer")(transfer.transfer)
+app.command("audit")(audit.audit)
 app.command("merge")(merge.merge)
 app.command("weigh")(weigh.weigh)
 app.command("show")(show.show)

@@ -1,0 +1,1 @@
+"""What somebody who sees an adapter can find out about the trajectories behind it."""

@@ -1,0 +1,114 @@
+"""Membership inference at one client of a run: which of its trajectories can somebody tell from the adapters they see?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fedse.audits.candidates import Candidates, Ids, candidates
+from fedse.audits.likelihood import losses
+from fedse.audits.rates import Rates, rates
+from fedse.audits.seats import CONTROL, Seen, attacks, scores, seen
+from fedse.clients.client import Client
+from fedse.clients.kept import BUFFER
+from fedse.errors import BadInput
+from fedse.experience.buffer import read_file
+from fedse.experiments.assembling import Federation
+from fedse.plugins import capability
+from fedse.runs.reading import RunView
+from fedse.storage import atomic
+from fedse.types import Adapter
+
+FEWEST = 10
+"""Members, and non-members, of a world below which nothing is said about it."""
+
+
+def check_auditable(federation: Federation) -> None:
+    """Refuse a run of which nothing could be measured."""
+    experiment, path = federation.experiment, federation.run.path
+    if not hasattr(getattr(federation.components, "model", None), "network"):
+        raise BadInput(
+            f"the audit computes how likely the model of {path} finds each token, and `model: {experiment.model.name}` does "
+            "not tell: it needs a language model in this process, such as nano."
+        )
+    if experiment.sharing == "none":
+        raise BadInput(f"the clients of {path} share nothing, so nobody else sees an adapter of theirs.")
+    if capability(experiment.learner, "learns_from_failures"):
+        raise BadInput(
+            f"the audit fits what each client of {path} sent again from its buffer, and `learner: "
+            f"{experiment.learner.name}` also learned from failures, which no buffer keeps: it needs `learner: imitation`."
+        )
+    if not federation.run.last_round():
+        raise BadInput(f"{path} has no round, so no client has learned anything: the audit needs a run with rounds.")
+
+
+def check_buffers(run: RunView) -> None:
+    """Refuse a folder without the clients' experience, before anything is built in it."""
+    if not any((run.path / "clients").glob(f"*/{BUFFER}")):
+        raise BadInput(
+            f"{run.path} holds no buffer of a client (a hub's folder has none): the audit needs what was learned from, in a "
+            "run whose clients are on this machine."
+        )
+
+
+def audit(federation: Federation, client: Client, number: int) -> dict[str, Any]:
+    """What every seat finds out about a client in a round, stored in the run."""
+    took_part = [earlier for earlier in range(1, number + 1) if _took_part(federation.run, client.name, earlier)]
+    found = seen(federation.server, client, number) if number in took_part else None
+    if found is None:
+        raise BadInput(f"client '{client.name}' sent no update in round {number}: choose another with --round.")
+    assert federation.components is not None, "checked before"
+    model: Any = federation.components.model
+    sets = candidates(client, took_part, _remembered(federation.run.path / "clients", client.name), model.context)
+    worlds = [_of_world(item, found, lambda adapter, given: losses(model, adapter, given)) for item in sets]
+    result = {"client": client.name, "round": number, "adapter": federation.run.digest_of(number), "worlds": worlds}
+    path = federation.run.path / "evaluations" / f"audit-{number:04d}-{client.name}.json"
+    atomic.write_text(path, json.dumps(result, indent=2) + "\n")
+    return result
+
+
+def _of_world(item: Candidates, found: Seen, compute: Callable[[Adapter, Any], list[float]]) -> dict[str, Any]:
+    """Rows of one world: how likely a conversation is differs more between worlds than by membership."""
+    counts = {"members": len(item.members), "others": len(item.others), "left_out": item.left_out}
+    if min(len(item.members), len(item.others)) < FEWEST:
+        return {"world": item.world, **counts, "rows": []}
+    known: dict[str, list[float]] = {}
+
+    def of_all(adapter: Adapter) -> list[float]:
+        digest = adapter.digest()
+        if digest not in known:
+            known[digest] = compute(adapter, [*item.members, *item.others])
+        return known[digest]
+
+    rows = []
+    for attack in attacks(found):
+        each = scores(attack, of_all)
+        measured = rates(each[: len(item.members)], each[len(item.members) :])
+        rows.append({"seat": attack.seat, "attack": attack.name, **_told(measured)})
+    return {"world": item.world, **counts, "rows": rows}
+
+
+def alike(world: Mapping[str, Any]) -> bool:
+    """Whether the adapter that learned nothing cannot tell members from non-members either: else no row means anything."""
+    low, high = next(row["auc_interval"] for row in world["rows"] if row["seat"] == CONTROL)
+    return bool(low <= 0.5 <= high)
+
+
+def _told(measured: Rates) -> dict[str, Any]:
+    told = asdict(measured)
+    return {name: told[name] for name in ("auc", "auc_interval", "tpr", "tpr_interval")}
+
+
+def _took_part(run: RunView, client: str, number: int) -> bool:
+    report = run.report(number)
+    return report is None or client in report["clients"]
+
+
+def _remembered(clients: Path, but: str) -> set[Ids]:
+    """What all other clients hold, learned or not."""
+    return {
+        item.token_ids for path in clients.glob(f"*/{BUFFER}") if path.parent.name != but for item in read_file(path)
+    }

@@ -1,0 +1,105 @@
+"""Who sees which adapters of a round, and what can be computed from them.
+
+| attack | score, higher for members | paper |
+| --- | --- | --- |
+| loss | - loss | Yeom and others, arXiv 1709.01604 |
+| change | loss under a reference - loss | LoRA-Leak, arXiv 2507.18302 |
+
+The reference is the adapter that entered the round, or the one before any round, which all of them know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fedse.adapters.packing import pack, unpack
+from fedse.adapters.plan import sent, withholds
+from fedse.adapters.rounding import decode, encode
+from fedse.clients.client import Client
+from fedse.clients.trials import TriesOut
+from fedse.errors import BadInput
+from fedse.experiments.transfer import own_adapter
+from fedse.federation.server import Server
+from fedse.runs.shared_adapter import mean_of_last
+from fedse.types import Adapter, Sent
+
+CONTROL = "nobody (control)"
+HUB = "hub, single update"
+OTHER_SITE = "other site, broadcasts"
+READER = "reader, final adapter"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The adapters around a round."""
+
+    initial: Adapter
+    entered: Adapter
+    update: Adapter
+    """What the client sent, as the hub reads it."""
+    broadcast: Adapter
+    """What came of all updates."""
+    final: Adapter
+
+
+class Attack(NamedTuple):
+    seat: str
+    name: str
+    adapter: Adapter
+    reference: Adapter | None = None
+
+
+def seen(server: Server, client: Client, number: int) -> Seen | None:
+    """None where the client sent nothing in the round."""
+    before = server.load(number - 1)
+    _check(server, client, number)
+    learned = own_adapter(server, client, number)
+    if learned is None:
+        return None
+    return Seen(
+        initial=server.load(0).adapter,
+        entered=before.adapter,
+        update=_as_read(client, number, before.adapter, learned),
+        broadcast=server.load(number).adapter,
+        final=mean_of_last(server.run, server.run.last_round() or 0, server.mean_of_last),
+    )
+
+
+def attacks(found: Seen) -> Iterator[Attack]:
+    yield Attack(CONTROL, "loss", found.initial)
+    for seat, adapter in ((HUB, found.update), (OTHER_SITE, found.broadcast)):
+        yield Attack(seat, "loss", adapter)
+        yield Attack(seat, "change in the round", adapter, found.entered)
+        yield Attack(seat, "change since the beginning", adapter, found.initial)
+    yield Attack(READER, "loss", found.final)
+    yield Attack(READER, "change since the beginning", found.final, found.initial)
+
+
+def scores(attack: Attack, losses: Callable[[Adapter], list[float]]) -> list[float]:
+    """Of each trajectory whose losses are given."""
+    own = losses(attack.adapter)
+    if attack.reference is None:
+        return [-loss for loss in own]
+    return [before - loss for before, loss in zip(losses(attack.reference), own, strict=True)]
+
+
+def _check(server: Server, client: Client, number: int) -> None:
+    """What leaves has to be all that was trained, from what was broadcast: anything else is another attack."""
+    before, adapters = server.load(number - 1), client.adapters
+    refused = isinstance(adapters.mix, TriesOut) or withholds(adapters.plan)
+    if refused or adapters.completed(Sent(before.adapter, number - 1)).digest() != before.adapter.digest():
+        raise BadInput(
+            f"client '{client.name}' keeps part of its adapter to itself or makes another of what is broadcast, and what "
+            "others see of it is not measured yet: the audit needs `mix: broadcast` and an aggregator to which clients send "
+            "all that they train."
+        )
+
+
+def _as_read(client: Client, number: int, before: Adapter, learned: Adapter) -> Adapter:
+    """Rounded as it was sent."""
+    plan = client.adapters.plan.in_round(number)
+    leaving, entered = sent(learned, plan), pack(sent(before, plan))
+    read = decode(encode(pack(leaving), entered, client.door.options.precision), entered)
+    return Adapter({**learned.tensors, **unpack(read, leaving.layout, learned.config).tensors}, learned.config)
