@@ -47,7 +47,7 @@ def experiment(**changes: Any) -> Experiment:
         "start": {"name": "demonstrations", "tasks": 12},
         "exploration": {"tasks": 2},
         "evaluation": {"tasks": 1, "test_tasks": 0},
-        "learner": {"learning_rate": 0.03, "epochs": 30, "batch_size": 4},
+        "learner": {"learning_rate": 0.03, "epochs": 24, "batch_size": 4},
         "policy": {"slots": 8, "reply_tokens": 4},
     }
     return Experiment(**{**content, **changes})
@@ -75,6 +75,7 @@ def maze_of(federation: Federation) -> Any:
     return next(client for client in federation.clients if client.name == "maze")
 
 
+@pytest.mark.slow
 def test_an_adapter_that_learned_by_heart_tells_its_members_and_the_first_one_does_not(tmp_path: Path) -> None:
     folder = fedse.run(experiment(), tmp_path).folder
     before = {path: path.read_bytes() for path in folder.glob("rounds/**/*") if path.is_file()}
