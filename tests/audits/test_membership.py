@@ -75,7 +75,7 @@ def maze_of(federation: Federation) -> Any:
     return next(client for client in federation.clients if client.name == "maze")
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_an_adapter_that_learned_by_heart_tells_its_members_and_the_first_one_does_not(tmp_path: Path) -> None:
     folder = fedse.run(experiment(), tmp_path).folder
     before = {path: path.read_bytes() for path in folder.glob("rounds/**/*") if path.is_file()}

@@ -60,7 +60,7 @@ def test_where_every_site_has_one_world_it_is_refused(table_experiment: Make) ->
         table_experiment(evaluation=TELLING)
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 @pytest.mark.usefixtures("ray_is_not_nice")
 def test_flower_carries_the_shares(table_experiment: Make, tmp_path: Path) -> None:
     runs = [
