@@ -8,19 +8,12 @@ from typing import Annotated
 import typer
 
 from fedse.cli.console import make_console
-from fedse.cli.rounds import chosen_round
+from fedse.cli.rounds import AfterRound, chosen_round
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run's folder.")],
-    wanted: Annotated[
-        str,
-        typer.Option(
-            "--round",
-            metavar="NUMBER|best",
-            help="Adapter after this round; 0 is the beginning; best: by the run's validation; default: the last.",
-        ),
-    ] = "",
+    wanted: AfterRound = "",
     world: Annotated[str, typer.Option(help="Only this world.")] = "",
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
     settings: Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedse.cli.console import say
-from fedse.cli.rounds import chosen_round
+from fedse.cli.rounds import AfterRound, chosen_round
 
 if TYPE_CHECKING:
     from fedse.experience.atif import Agent
@@ -37,12 +37,7 @@ def export(
             show_default=False,
         ),
     ] = None,
-    wanted: Annotated[
-        str,
-        typer.Option(
-            "--round", metavar="NUMBER|best", help="After this round; best: by the run's validation; default: the last."
-        ),
-    ] = "",
+    wanted: AfterRound = "",
     client: Annotated[
         str,
         typer.Option(

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 if TYPE_CHECKING:
     from fedse.runs.reading import RunView
 
 BEST = "best"
+AfterRound = Annotated[
+    str,
+    typer.Option(
+        "--round",
+        metavar=f"NUMBER|{BEST}",
+        help="After this round; 0 is the beginning; best: by the run's validation; default: the last.",
+    ),
+]
 
 
 def chosen_round(folder: RunView, wanted: str, client: str = "") -> int:

@@ -11,17 +11,12 @@ import typer
 
 from fedse.cli.console import say
 from fedse.cli.interrupts import tidy_when_terminated
-from fedse.cli.rounds import chosen_round
+from fedse.cli.rounds import AfterRound, chosen_round
 
 
 def serve(
     run: Annotated[Path, typer.Argument(help="A run's folder.")],
-    wanted: Annotated[
-        str,
-        typer.Option(
-            "--round", metavar="NUMBER|best", help="After this round; best: by the run's validation; default: the last."
-        ),
-    ] = "",
+    wanted: AfterRound = "",
     client: Annotated[
         str,
         typer.Option(help="Answer as this client plays, where it has an adapter of its own or keeps a part private."),

@@ -70,7 +70,8 @@ class DpoLoss:
         lengths = np.array([len(item.now) if self.length_normalized else 1 for item in batch])
         ratios = np.array([item.log_ratio.sum() for item in batch]) / lengths
         margins = self.beta * (ratios[::2] - ratios[1::2])
-        slopes = np.repeat(self.beta / (1 + np.exp(margins)) / len(margins), 2) * np.tile([1.0, -1.0], len(margins))
+        wrong = (1 - np.tanh(margins / 2)) / 2  # The logistic function of -margins, without overflow.
+        slopes = np.repeat(self.beta * wrong / len(margins), 2) * np.tile([1.0, -1.0], len(margins))
         weights: list[Values] = [
             np.full(len(item.now), slope / length) for item, slope, length in zip(batch, slopes, lengths, strict=True)
         ]

@@ -38,7 +38,7 @@ class GroupPolicyGradientOptions(ImitationOptions):
     importance_sampling_level: Literal["token", "sequence"] = "token"
     """Ratios by token, or one for each trajectory, the geometric mean of its tokens' (`sequence`, GSPO)."""
     epsilon: float = Field(default=0.2, gt=0, lt=1)
-    """A ratio counts down to 1 - epsilon."""
+    """A ratio counts down to 1 - epsilon. The weights of `cispo` have no lower bound."""
     epsilon_high: float | None = Field(default=None, gt=0)
     """And up to 1 + epsilon_high; null is epsilon, and for `cispo`, whose weights go up to epsilon_high itself, 5."""
     beta: Annotated[float | Ramp, Scheduled(least=0)] = 0.0

@@ -65,7 +65,8 @@ class KtoLoss:
         ratios = np.array([item.log_ratio.sum() for item in batch])
         signs = np.array([item.example.credit for item in batch])
         weights = np.where(signs > 0, self.desirable, self.undesirable)
-        values = 1 / (1 + np.exp(-self.beta * signs * (ratios - max(0.0, float(ratios.mean())))))
+        above = self.beta * signs * (ratios - max(0.0, float(ratios.mean())))
+        values = (1 + np.tanh(above / 2)) / 2  # The logistic function, without overflow.
         slopes = weights * self.beta * signs * values * (1 - values) / len(batch)
         return Weighed(
             [np.full(len(item.now), slope) for item, slope in zip(batch, slopes, strict=True)],

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from fedse.errors import BadInput
 from fedse.seeds import generator
 from fedse.types import SPLITS, Split, Task
 
+T = TypeVar("T")
 EVALUATION_TASKS = 210
 """Tasks in the validation split and in the test split of a clean world."""
 
@@ -25,6 +27,24 @@ def assigned_split(key: int) -> Split:
     """
     tenth = key % 10
     return "train" if tenth < 6 else "validation" if tenth < 8 else "test"
+
+
+def set_apart(train: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
+    """What is left for training, and the last fifth, for validation.
+
+    >>> set_apart([1, 2, 3])
+    ([1, 2], [3])
+    """
+    fifth = max(1, len(train) // 5)
+    return train[:-fifth], train[-fifth:]
+
+
+def in_two_splits(ids: Mapping[Split, Collection[str]]) -> tuple[Split, Split, list[str]] | None:
+    """The first two splits that share tasks, with those; None when each task is in one only."""
+    for one, other in combinations(SPLITS, 2):
+        if shared := sorted(set(ids[one]) & set(ids[other])):
+            return one, other, shared
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from fedse.plugins import FilePath
 from fedse.types import SPLITS, Split, Task
 from fedse.worlds.foreign.adapter import REPLY_FORM, ForeignWorld
 from fedse.worlds.foreign.agentgym_dialects import DIALECTS
-from fedse.worlds.splits import official_ids
+from fedse.worlds.splits import official_ids, set_apart
 from fedse.worlds.world import Turn, World
 
 Range = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_length=2)]
@@ -109,8 +109,8 @@ class AgentGymServer(ForeignWorld):
             return {split: [Task(str(number)) for number in range(*getattr(self.options, split))] for split in SPLITS}
         found = official_ids(self.options.ids)
         if "validation" not in found and len(found.get("train", ())) > 1:
-            fifth = max(1, len(found["train"]) // 5)
-            found["train"], found["validation"] = found["train"][:-fifth], found["train"][-fifth:]
+            train, validation = set_apart(found["train"])
+            found |= {"train": list(train), "validation": list(validation)}
         return {split: [Task(number) for number in found.get(split, [])] for split in SPLITS}
 
     def tasks(self, split: Split) -> Sequence[Task]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fedse.types import SPLITS, Split
+from fedse.worlds.splits import in_two_splits, set_apart
 
 TaskId = str | int
 Named = dict[Split, dict[str, TaskId]]
@@ -21,13 +22,10 @@ def named_tasks(given: Mapping[Split, Sequence[TaskId]]) -> Named:
         raise ValueError(f"`task_ids` has no ids for {missing[0]}")
     found = {split: {str(item): item for item in ids} for split, ids in given.items()}
     if "validation" not in found:
-        train = list(found["train"].items())
-        fifth = max(1, len(train) // 5)
-        found["train"], found["validation"] = dict(train[:-fifth]), dict(train[-fifth:])
-    for place, one in enumerate(SPLITS):
-        if not found[one]:
-            raise ValueError(f"`task_ids` has too few ids to have any for {one}")
-        for other in SPLITS[place + 1 :]:
-            if shared := found[one].keys() & found[other].keys():
-                raise ValueError(f"`task_ids`: {one} and {other} share '{min(shared)}'; a task is in one split only")
+        found["train"], found["validation"] = map(dict, set_apart(list(found["train"].items())))
+    if empty := [split for split in SPLITS if not found[split]]:
+        raise ValueError(f"`task_ids` has too few ids to have any for {empty[0]}")
+    if twice := in_two_splits(found):
+        one, other, shared = twice
+        raise ValueError(f"`task_ids`: {one} and {other} share '{shared[0]}'; a task is in one split only")
     return {split: found[split] for split in SPLITS}

@@ -11,6 +11,7 @@ from typing import Any
 from fedse.errors import BadInput
 from fedse.storage.strict_json import parse
 from fedse.types import SPLITS, Split
+from fedse.worlds.splits import in_two_splits, set_apart
 
 Rows = dict[Split, dict[str, dict[str, Any]]]
 """The rows of each split by the id of their task, in the order of the file."""
@@ -23,16 +24,13 @@ def read_rows(files: Mapping[Split, Path]) -> Rows:
     """
     found = {split: _read(path) for split, path in files.items()}
     if "validation" not in found:
-        train = list(found["train"].items())
-        fifth = max(1, len(train) // 5)
-        found["train"], found["validation"] = dict(train[:-fifth]), dict(train[-fifth:])
-    for place, one in enumerate(SPLITS):
-        if not found[one]:
-            raise BadInput(f"there are no rows for {one}; {files['train']} has too few.")
-        for other in SPLITS[place + 1 :]:
-            if shared := found[one].keys() & found[other].keys():
-                row = json.dumps(found[one][min(shared)])
-                raise BadInput(f"{len(shared)} rows are in both {one} and {other}, for example {row[:100]}.")
+        found["train"], found["validation"] = map(dict, set_apart(list(found["train"].items())))
+    if empty := [split for split in SPLITS if not found[split]]:
+        raise BadInput(f"there are no rows for {empty[0]}; {files['train']} has too few.")
+    if twice := in_two_splits(found):
+        one, other, shared = twice
+        row = json.dumps(found[one][shared[0]])
+        raise BadInput(f"{len(shared)} rows are in both {one} and {other}, for example {row[:100]}.")
     return {split: found[split] for split in SPLITS}
 
 
