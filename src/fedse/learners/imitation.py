@@ -114,10 +114,10 @@ class Imitation:
         return self.learn_together([lesson])[0]
 
     def learn_together(self, lessons: Sequence[Lesson]) -> list[Learned | None]:
-        given = [(lesson, cases) for lesson in lessons if (cases := self.cases(lesson))]
+        cases = [self.cases(lesson) for lesson in lessons]
+        given = [pair for pair in zip(lessons, cases, strict=True) if pair[1]]
         learned = iter(self._learn_together(*zip(*given, strict=True)) if given else ())
-        having = {id(lesson) for lesson, _ in given}
-        return [next(learned) if id(lesson) in having else None for lesson in lessons]
+        return [next(learned) if own else None for own in cases]
 
     def _learn_together(self, lessons: Sequence[Lesson], cases: Sequence[Sequence[Case]]) -> list[Learned]:
         from fedse.learners.fitting import Fitting
