@@ -112,7 +112,7 @@ def test_a_probe_is_reported_by_its_name_and_leaves_the_evaluation_alone(
     assert "probes" not in reports[1]["clients"]["east"]
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 @pytest.mark.usefixtures("ray_is_not_nice")
 def test_flower_carries_both_bit_for_bit(table_experiment: Make, tmp_path: Path) -> None:
     here = fedse.run(tenfold(table_experiment), tmp_path / "here")

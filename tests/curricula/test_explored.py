@@ -82,11 +82,9 @@ def test_sums_of_categories_are_in_the_ledger_and_stay_at_home_where_nothing_is_
     assert "shared/" not in (alone.folder / "clients/east/ledger.jsonl").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 @pytest.mark.usefixtures("ray_is_not_nice")
-@pytest.mark.parametrize(
-    "curriculum", ["federated_sec", *(pytest.param(name, marks=pytest.mark.torture) for name in ("by_signal", "hints"))]
-)
+@pytest.mark.parametrize("curriculum", ["federated_sec", "by_signal", "hints"])
 def test_flower_explores_the_same(curriculum: str, table_experiment: Make, tmp_path: Path) -> None:
     here = fedse.run(table_experiment(curriculum=curriculum, rounds=3), tmp_path / "here")
     there = fedse.run(table_experiment(curriculum=curriculum, rounds=3, engine="flower"), tmp_path / "there")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,14 +21,26 @@ pytest.importorskip("ray")
 pytestmark = pytest.mark.usefixtures("ray_is_not_nice")
 
 
+def attempts(buffer: Path) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(buffer)) as file:
+        return file.execute("SELECT * FROM attempts").fetchall()
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "settings",
     [
         pytest.param([], id="plain", marks=pytest.mark.torture),
         pytest.param(
-            ["aggregator=fedex_lora", "mix.name=personal", "mix.rank=2", "sending.precision=int8"],
-            id="in parts",
+            [
+                "aggregator=fedex_lora",
+                "mix.name=personal",
+                "mix.rank=2",
+                "sending.precision=int8",
+                "curriculum=federated_sec",
+                "evaluation.after_learning=2",
+            ],
+            id="with all that crosses",
             marks=pytest.mark.slow,
         ),
     ],
@@ -41,6 +55,11 @@ def test_the_simulation_reaches_the_adapter_of_the_local_engine_with_a_language_
     for client in ("maze", "wordle"):
         buffer = f"clients/{client}/buffer.sqlite"
         assert read_file(there.folder / buffer) == read_file(here.folder / buffer)
+        assert attempts(there.folder / buffer) == attempts(here.folder / buffer) != []
+    for report in sorted(path.relative_to(here.folder) for path in here.folder.glob("rounds/*/report.json")):
+        one, two = (json.loads((run.folder / report).read_text())["clients"] for run in (here, there))
+        assert one == two
+        assert all(bool(client.get("probes")) == bool(settings) for client in one.values())
 
 
 @pytest.mark.torture

@@ -173,7 +173,7 @@ def test_a_single_world_can_be_evaluated(table_experiment: Make, tmp_path: Path)
     assert found["probes"]["east"]["as_broadcast"][0]["episodes"] == 2
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 @pytest.mark.usefixtures("ray_is_not_nice")
 def test_flower_carries_the_numbers(table_experiment: Make, tmp_path: Path) -> None:
     evaluation = {**MEASURED, "after_learning": 3}
