@@ -1,6 +1,6 @@
 # Two commands on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
-# PyTorch to install. The README says how to get its CPU or CUDA build on other machines.
+# PyTorch to install. docs/learn/install.md says how to get its CPU or CUDA build on other machines.
 TORCH ?= torch==2.13.0
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -12,8 +12,6 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
 demo: $(DEMO_READY)
 	$(BIN)/fedse demo
-	@echo
-	@echo "The result is in runs/demo: success.png. It opens as a page with  $(BIN)/fedse view runs/demo"
 
 # One thread for each of two test processes: more threads than cores wait for each other.
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist worksteal

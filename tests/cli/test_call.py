@@ -60,7 +60,7 @@ def test_behind_a_prompt_it_prints_by_itself(file: Path, tmp_path: Path) -> None
 
 
 def test_dir_shows_what_there_is() -> None:
-    assert set(fedse.__all__) <= set(dir(fedse))
+    assert sorted(fedse.__all__) == dir(fedse)
 
 
 @pytest.mark.parametrize(

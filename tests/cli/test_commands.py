@@ -80,6 +80,27 @@ def test_a_run_prints_estimate_progress_table_and_where_everything_is(finished: 
     assert events[:2] == ["made_with", "run_started"] and events.count("round_finished") == 2
 
 
+def test_the_folder_of_a_run_is_answered_with_its_experiment(finished: Path) -> None:
+    done = here("run", finished)
+    assert done.exit_code == 2 and f"its experiment is `{finished / 'experiment.yaml'}`" in done.stderr
+
+
+def test_the_command_is_told_with_its_path_where_the_shell_does_not_find_it(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["env/bin/fedse"])
+    for path, typed in {str(finished): "env/bin/fedse", str(_a_folder_with("fedse", finished.parent)): "fedse"}.items():
+        monkeypatch.setenv("PATH", path)
+        done = here("run", finished / "experiment.yaml", "--runs", finished.parent)
+        assert f"Open it as a page: {typed} view {finished}\n" in done.output
+
+
+def _a_folder_with(program: str, folder: Path) -> Path:
+    (folder / program).write_text("")
+    (folder / program).chmod(0o755)
+    return folder
+
+
 def test_running_a_finished_experiment_again_changes_nothing(finished: Path) -> None:
     before = RunFolder.existing(finished).manifest()
     done = command("run", "experiment.yaml", folder=finished.parents[1])
@@ -118,11 +139,12 @@ def test_one_round_is_one_round_and_tokens_are_told_when_asked_for(
 def test_bad_input_is_one_sentence_with_exit_code_two(tmp_path: Path, tiny_file: Path) -> None:
     for arguments, sentence in [
         (("run", "missing.yaml"), "there is no file missing.yaml"),
+        (("run", tmp_path), f"{tmp_path} is a folder, not a file."),
         (("run", tiny_file, "--set", "learnr=1"), "did you mean 'learner'?"),
         (("run", tiny_file, "--set", "clients.maze.worlds.0.name=mase"), "did you mean 'maze'?"),
         (("run", tiny_file, "--set", "rounds=many"), "rounds: input should be a valid integer"),
         (("eval", tmp_path), "is not a run"),
-        (("show", tmp_path / "nothing"), "is not a run"),
+        (("show", tmp_path / "nothing"), "is not a run: there is no such folder"),
         (("runs", "unpack", tiny_file), "cannot unpack"),
     ]:
         done = command(*arguments, folder=tmp_path)

@@ -29,6 +29,12 @@ def test_the_version_is_told() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == f"fedse {fedse.__version__}\n"
 
 
+@pytest.mark.parametrize("typed, meant", [(["rnu"], "run"), (["worlds", "chek"], "check")])
+def test_a_mistyped_command_is_answered_with_the_nearest_once(typed: list[str], meant: str) -> None:
+    done = CliRunner().invoke(app, typed)
+    assert done.exit_code == 2 and done.output.count(f"Did you mean '{meant}'?") == 1
+
+
 @pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "fedse")
 def test_every_argument_and_option_is_described(path: tuple[str, ...]) -> None:
     command = COMMANDS[path]

@@ -96,6 +96,13 @@ def test_every_view_opens(browser: Chromium, server: PageServer) -> None:
     assert_calm(browser, server)
 
 
+def test_numbers_are_rounded_as_in_the_tables(browser: Chromium, server: PageServer) -> None:
+    visit(browser, server, "small/overview")
+    numbers = [eighths / 8 for eighths in range(40)] + [-1.25, -2.75, 36.25, 36.35, 0.15, 2.675, 99.95, 12345.65]
+    code = f"import('{server.url}static/format.js').then((f) => {numbers}.map((it) => [0, 1, 2].map((n) => f.fixed(it, n))))"
+    assert browser.eval(code) == [[f"{number:.{digits}f}" for digits in range(3)] for number in numbers]
+
+
 def test_search_filters_links_and_keys(browser: Chromium, server: PageServer) -> None:
     visit(browser, server, "small/trajectories")
     browser.press_until("/", "document.activeElement.id === 'search'")

@@ -7,6 +7,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from click.exceptions import NoSuchCommand
 from typer.core import TyperGroup
 
 from fedse import __version__
@@ -52,6 +53,9 @@ class _Group(TyperGroup):
         except FedseError as error:
             say(f"fedse: {error}", err=True)
             raise typer.Exit(error.exit_code) from error
+        except NoSuchCommand as error:
+            # Click itself names the commands that are near; in the sentence that typer makes of it they stand twice.
+            raise NoSuchCommand(error.command_name, possibilities=error.possibilities, ctx=error.ctx) from None
 
 
 app = typer.Typer(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,7 +63,9 @@ def run(
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
     try:
         with progress, prepare(experiment, runs, [progress]) as federation:
-            console.print(f"Watch it on a page, from another terminal: fedse view {folder}", soft_wrap=True)
+            console.print(
+                f"Watch it on a page, from another terminal: {_typed()} view {folder}", soft_wrap=True, markup=False
+            )
             left = experiment.rounds_to_play - (federation.run.last_round() or 0)
             if left and experiment.in_process:
                 _print_estimate(console, federation, left, folder)
@@ -82,8 +86,14 @@ def run(
         console.print("No picture: matplotlib is not installed (pip install 'fedse[plots]').", markup=False)
     else:
         console.print(f"Picture: {result.picture}", soft_wrap=True)
-    console.print(f"Run: {result.folder}   (fedse show {result.folder})", soft_wrap=True)
-    console.print(f"Open it as a page: fedse view {result.folder}", soft_wrap=True)
+    console.print(f"Run: {result.folder}   ({_typed()} show {result.folder})", soft_wrap=True, markup=False)
+    console.print(f"Open it as a page: {_typed()} view {result.folder}", soft_wrap=True, markup=False)
+
+
+def _typed() -> str:
+    """The command as its user types it: with its path where the shell does not find it, as after `make demo`."""
+    program = Path(sys.argv[0])
+    return str(program) if program.name == "fedse" and shutil.which("fedse") is None else "fedse"
 
 
 def _estimate_alone(experiment: Experiment, runs: Path) -> None:

@@ -51,18 +51,18 @@ def worlds(context: typer.Context) -> None:
         table.add_column(heading)
     table.add_column("turns", justify="right")
     for name in sorted(known("world")):
-        try:
-            kind = resolve("world", name)
-            what = summary(kind)
-            if needed := [key for key, field in kind.Options.model_fields.items() if field.is_required()]:
-                table.add_row(Text(name), Text(what), "", f"needs options: {', '.join(needed)}", "")
-                continue
-            for number, mode in enumerate(modes_of(kind)):
+        kind = resolve("world", name)
+        what = summary(kind)
+        if needed := [key for key, field in kind.Options.model_fields.items() if field.is_required()]:
+            table.add_row(Text(name), Text(what), "", f"needs options: {', '.join(needed)}", "")
+            continue
+        for number, mode in enumerate(modes_of(kind)):
+            once = ("", "") if number else (Text(name), Text(what))
+            try:
                 made = kind(mode=mode) if mode else kind()
-                once = ("", "") if number else (Text(name), Text(what))
                 table.add_row(*once, mode, sizes(made), str(made.turn_limit))
-        except MissingExtra as error:
-            table.add_row(Text(name), Text(str(error)), "", "", "")
+            except MissingExtra as error:
+                table.add_row(*once, mode, Text(str(error)), "")
     console = make_console()
     console.print(table)
     console.print("fedse play NAME plays one, fedse worlds measure NAME measures its floor, ceiling and speed.")

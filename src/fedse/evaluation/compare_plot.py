@@ -49,7 +49,7 @@ def draw_comparison(comparison: Comparison, target: Path) -> Path | None:
         chosen = worlds if name == "macro" else [name]
         _draw(axis, comparison.groups, _rounds, chosen)
         axis.set_title("macro: mean of the worlds" if name == "macro" else name)
-        axis.set_xlabel("rounds behind the adapter")
+        axis.set_xlabel("after round")
         axis.xaxis.get_major_locator().set_params(integer=True)
     for axis in flat[len(panels) :]:
         axis.set_visible(False)

@@ -117,7 +117,7 @@ def _span(rows: list[dict[str, Any]]) -> str:
 
 
 def _finish(axis: Any) -> None:
-    axis.set_xlabel("rounds behind the adapter")
+    axis.set_xlabel("after round")
     axis.set_ylim(-2, 108)
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.spines[["top", "right"]].set_visible(False)

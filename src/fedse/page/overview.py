@@ -89,7 +89,7 @@ def means(found: Mapping[str, Rows]) -> list[dict[str, Any]]:
 
 
 def above_the_floor(rows: Rows) -> int | None:
-    """The first round after which success is surely above that of a random policy, its whole interval, and stays so."""
+    """The first round after which success is clearly above that of a random policy, its whole interval, and stays so."""
     measured = [row for row in rows if row["success"] is not None]
     floor = _most_tasks(measured).get("floor", 0.0)
     first = None

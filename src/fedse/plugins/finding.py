@@ -63,8 +63,9 @@ def resolve(kind: str, name: str) -> type[Any]:
     if not class_name or not all(piece.isidentifier() for piece in module_name.split(".")):
         here = kind in BY_PATH and "/" not in name and _exists(name)
         folder = f"for the folder of this name write './{name}'. " if here else ""
+        hint = folder or nearest(short(name), known(kind))
         raise UnknownName(
-            f"unknown {kind} '{short(name)}': {folder or nearest(short(name), known(kind))}"
+            f"unknown {kind} '{short(name)}'{f': {hint}' if hint else '. '}"
             f"Known: {', '.join(sorted(known(kind))) or 'none'}; a class of your own is given as 'package.module:Class'."
         )
     try:

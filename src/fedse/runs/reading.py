@@ -25,7 +25,8 @@ class RunView:
     def existing(cls, path: Path) -> Self:
         """A folder with a run in it, to read it, or to resume it."""
         if not (path / "manifest.json").is_file():
-            raise BadInput(f"{path} is not a run: it holds no manifest.json.")
+            why = "it holds no manifest.json" if path.exists() else "there is no such folder"
+            raise BadInput(f"{path} is not a run: {why}.")
         folder = cls(path)
         folder.manifest()
         return folder

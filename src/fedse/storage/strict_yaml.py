@@ -176,6 +176,10 @@ def _text_of(path: Path) -> str:
         return content.decode("utf-8")
     except FileNotFoundError as error:
         raise BadInput(f"there is no file {path}.") from error
+    except IsADirectoryError as error:
+        inside = path / "experiment.yaml"
+        instead = f"; its experiment is `{inside}`" if inside.is_file() else ""
+        raise BadInput(f"{path} is a folder, not a file{instead}.") from error
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read {path}: {error}.") from error
 

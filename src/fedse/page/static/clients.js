@@ -25,7 +25,7 @@ export function Clients({ source, run, asked, version, go }) {
     ${rounds.length === 0 && found.kind !== "site" && html`<${Empty} title="No round is complete yet">Numbers of the clients come with the first complete round.<//>`}
     <${ClientPages} source=${source} run=${run} view="clients" found=${found} go=${go} />
     ${names.length > 1 && html`<${Legend} names=${names} />`}
-    ${Object.keys(buffers).length > 0 && html`<section><header class="section"><h2>What the buffers hold</h2><p>Trajectories by the round after which they were there, and where they came from.</p></header>
+    ${Object.keys(buffers).length > 0 && html`<section><header class="section"><h2>What the buffers hold</h2><p>How many trajectories each buffer held after each round, and where they came from.</p></header>
       <div class="worlds">${names.map((name) => html`<${Buffer} key=${name} name=${name} rows=${buffers[name]} last=${rounds.length} here=${asked.client === name} />`)}</div></section>`}
     ${found.kind === "hub" && html`<p class="aside">Where the trajectories of a buffer came from is known to its site alone; the size of each buffer is told.</p>`}
     <div class="worlds">

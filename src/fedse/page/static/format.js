@@ -2,12 +2,19 @@
 
 export const none = "–";
 
+// As the tables of fedse round: an exact half goes to the even digit. `toFixed` takes it up, and 36.25 would be 36.3 here, 36.2 there.
+export function fixed(number, digits) {
+  if ((Math.abs(number) * 2 ** (digits + 1)) % 2 !== 1) return number.toFixed(digits);
+  const below = Math.floor(number * 10 ** digits);
+  return ((below + Math.abs(below % 2)) / 10 ** digits).toFixed(digits);
+}
+
 export function percent(share, digits = 1) {
-  return share === null || share === undefined ? none : `${(100 * share).toFixed(digits)} %`;
+  return share === null || share === undefined ? none : `${fixed(100 * share, digits)} %`;
 }
 
 export function interval(bounds) {
-  return bounds ? `${(100 * bounds[0]).toFixed(0)} to ${(100 * bounds[1]).toFixed(0)}` : none;
+  return bounds ? `${fixed(100 * bounds[0], 0)} to ${fixed(100 * bounds[1], 0)}` : none;
 }
 
 export function count(number) {
@@ -29,13 +36,13 @@ export function bytes(number) {
 }
 
 export function decimal(number, digits = 3) {
-  return number === null || number === undefined ? none : number.toFixed(digits);
+  return number === null || number === undefined ? none : fixed(number, digits);
 }
 
 export function points(difference) {
   return difference === null || difference === undefined
     ? none
-    : `${difference >= 0 ? "+" : "−"}${Math.abs(100 * difference).toFixed(1)}`;
+    : `${difference >= 0 ? "+" : "−"}${fixed(Math.abs(100 * difference), 1)}`;
 }
 
 export function duration(seconds) {
