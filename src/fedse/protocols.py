@@ -203,7 +203,7 @@ class Curriculum(Protocol):
     It may ask for episodes of its own on the way, with `played = yield Play(adapter, episodes)`; one that does not is a
     generator all the same. What it plans may depend on seed, round and past alone, so that a repeated round is the same. One
     that never plans more than `exploration` says for each world says so with `keeps_to_exploration = True`; one that needs
-    the hints of worlds with `needs_hints = True`.
+    the hints of worlds, or tasks that they make, with `needs_hints = True`, `needs_made_tasks = True`.
     """
 
     def plan(self, task: RoundTask, past: Past) -> Planned: ...

@@ -28,7 +28,7 @@ def asked_of(plugin: object, made: Generator[Play, list[Trajectory], T]) -> Gene
 
 
 def checked_plan(site: Site, task: RoundTask, planned: Sequence[Episode]) -> Sequence[Episode]:
-    """What is explored: training tasks of this site, each attempt once."""
+    """What is explored: training tasks of this site and tasks made of them, each attempt once."""
     seen = set()
     for episode in planned:
         place = site.places.get(episode.world)
@@ -39,8 +39,10 @@ def checked_plan(site: Site, task: RoundTask, planned: Sequence[Episode]) -> Seq
                 "make episodes with `site.episode(label, task, Purpose.EXPLORE, round, ...)`."
             )
         assert place is not None
-        if episode.task.id not in place.training:
-            raise BadInput(f"curriculum: '{episode.task.id}' is not a training task of the world '{episode.world}'.")
+        if not place.may_explore(episode.task.id):
+            raise BadInput(
+                f"curriculum: '{episode.task.id}' is not a training task of the world '{episode.world}', nor made of one."
+            )
         if episode.hint and (episode.hint not in LEVELS or not place.world.has_hints):
             raise BadInput(
                 f"curriculum: it planned hints of level {episode.hint} for the world '{episode.world}', which gives "

@@ -17,7 +17,8 @@ from fedse.protocols import Chat
 from fedse.seeds import stream
 from fedse.stopwatch import during
 from fedse.types import Episode, Purpose, Sampling, Split, Task
-from fedse.worlds.answers import tasks_of
+from fedse.worlds.answers import is_made_by, tasks_of
+from fedse.worlds.made import base_of, is_made
 from fedse.worlds.world import World
 
 
@@ -54,6 +55,12 @@ class Place:
     def training(self) -> frozenset[str]:
         """Ids of the tasks that may be explored."""
         return _training(self.make)
+
+    def may_explore(self, task: str) -> bool:
+        """Whether this is a training task of this place, or one that the world makes of it."""
+        return task in self.training or (
+            is_made(task) and base_of(task) in self.training and is_made_by(self.world, task)
+        )
 
     @property
     def world(self) -> World:

@@ -69,10 +69,14 @@ class BySignal(Uniform):
 
     def _worth(self, tasks: Sequence[Task], attempts: Sequence[Attempt]) -> list[float]:
         of_category = self._signals(attempts, lambda item: item.category)
-        of_task = self._signals(attempts, lambda item: item.task) if self.per == "task" else {}
+        of_task = self._signals(attempts, self.counts_for) if self.per == "task" else {}
         best = max(of_category.values(), default=0.0)
         untried = best if best > 0 else 1.0
         return [of_task.get(task.id, of_category.get(task.category, untried)) for task in tasks]
+
+    def counts_for(self, attempt: Attempt) -> str:
+        """Id of the training task for which an attempt counts."""
+        return attempt.task
 
     def _signals(self, attempts: Sequence[Attempt], key: Callable[[Attempt], str]) -> dict[str, float]:
         groups: dict[str, list[Attempt]] = {}

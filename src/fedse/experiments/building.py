@@ -17,6 +17,7 @@ from fedse.experiments.components import (
     Components,
     MakePlayers,
     check_hints,
+    check_made_tasks,
     make_players,
     make_start,
     make_worlds,
@@ -44,8 +45,11 @@ def build_components(experiment: Experiment, players: MakePlayers = make_players
             f"{lost[0]} was given as a class that cannot be imported, and this engine works in other processes: put it into "
             "a module, or use `engine: local` without processes."
         )
+    explored = {name: makers for name, makers in worlds.items() if experiment.clients[name].learns}
     if experiment.exploring and capability(experiment.curriculum, "needs_hints"):
-        check_hints({name: makers for name, makers in worlds.items() if experiment.clients[name].learns})
+        check_hints(explored)
+    if experiment.exploring and capability(experiment.curriculum, "needs_made_tasks"):
+        check_made_tasks("curriculum", explored)
     model, policy = players(experiment.model, experiment.policy)
     if capability(experiment.mix, "needs_lora") and not hasattr(model, "network"):
         raise BadInput(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -93,15 +93,33 @@ def _check_part(client: str, label: str, world: World) -> None:
 
 def check_hints(worlds: Mapping[str, Mapping[str, MakeWorld]]) -> None:
     """Find out before anything is played whether the worlds that clients explore give hints."""
-    giving: set[MakeWorld] = set()
+    for client, label in _lacking(worlds, lambda world: world.has_hints):
+        raise BadInput(
+            f"curriculum: it needs hints, and the world '{label}' of client '{client}' gives none: take another "
+            "curriculum, or give the world a `hint` (docs/howto/world.md)."
+        )
+
+
+def check_made_tasks(slot: str, worlds: Mapping[str, Mapping[str, MakeWorld]]) -> None:
+    """The same of tasks that worlds make, which the plug-in in this slot needs."""
+    for client, label in _lacking(worlds, lambda world: world.makes_tasks):
+        raise BadInput(
+            f"{slot}: it needs tasks that worlds make, and the world '{label}' of client '{client}' makes none: take "
+            f"another {slot}, or a world that makes tasks (docs/worlds.md; none does in `mode: original`)."
+        )
+
+
+def _lacking(
+    worlds: Mapping[str, Mapping[str, MakeWorld]], offers: Callable[[World], bool]
+) -> Iterator[tuple[str, str]]:
+    """Clients and their worlds that do not offer something. Worlds that are made alike are asked once."""
+    asked: dict[MakeWorld, bool] = {}
     for client, makers in worlds.items():
         for label, make_world in makers.items():
-            if make_world not in giving and not make_world().has_hints:
-                raise BadInput(
-                    f"curriculum: it needs hints, and the world '{label}' of client '{client}' gives none: take another "
-                    "curriculum, or give the world a `hint` (docs/howto/world.md)."
-                )
-            giving.add(make_world)
+            if make_world not in asked:
+                asked[make_world] = offers(make_world())
+            if not asked[make_world]:
+                yield client, label
 
 
 def make_start(choices: Mapping[str, Choice]) -> Start:

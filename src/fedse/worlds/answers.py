@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from fedse.errors import FedseError, WorldBroke
+from fedse.errors import BadInput, FedseError, WorldBroke
 from fedse.types import NAME_LENGTH, LegalActions, Split, Task
 from fedse.visible import short
+from fedse.worlds.made import MARK, is_made
 from fedse.worlds.training_part import part_of
 from fedse.worlds.world import World
 
@@ -66,6 +67,35 @@ def tasks_of(world: World, split: Split) -> Sequence[Task]:
             plain_text(task.category, "the category of a task")
         part = part_of(world) if split == "train" else None
         return found if part is None else part.among(world, found)
+
+
+def varied(world: World, task: str, seed: int) -> Task | None:
+    """A task that the world makes of one of its training tasks and that whoever has this part of them may explore."""
+    with blamed(world, f"vary('{task}')"):
+        return _made(world, world.vary(task, seed))
+
+
+def achieved(world: World) -> Task | None:
+    """What the episode that the world is in has reached, likewise."""
+    with blamed(world, "achieved()"):
+        return _made(world, world.achieved())
+
+
+def is_made_by(world: World, task: str) -> bool:
+    """Whether the world could have made the task of this id."""
+    try:
+        return world.makes_tasks and _made(world, world.made(task)) is not None
+    except BadInput:
+        return False
+
+
+def _made(world: World, task: Task | None) -> Task | None:
+    if task is None:
+        return None
+    if not isinstance(task, Task) or not is_made(plain_text(task.id, "the id of a task")):
+        raise WorldBroke(f"a made task has to be a `Task` with '{MARK}' in its id, not {task!r}.")
+    part = part_of(world)
+    return task if part is None or part.among(world, [task]) else None
 
 
 @contextmanager

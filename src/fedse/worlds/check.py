@@ -25,6 +25,7 @@ from fedse.errors import BadInput
 from fedse.plugins import resolve
 from fedse.plugins.promises import Finding, demand, expected, try_promises
 from fedse.types import SPLITS
+from fedse.worlds.check_made import made_tasks
 from fedse.worlds.hints import LEVELS
 from fedse.worlds.reference import ceiling
 from fedse.worlds.transcripts import INVALID, digest, play_on, sample, scripted_action, some_tasks, transcript
@@ -300,6 +301,7 @@ _PROMISES: dict[str, Callable[[WorldFactory], str]] = {
     "invalid actions and turn limit": _invalid_actions,
     "legal actions": _legal_actions,
     "hints": _hints,
+    "made tasks": made_tasks,
     "errors": _errors,
     "spaces": _in_spaces,
 }

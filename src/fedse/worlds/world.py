@@ -9,6 +9,7 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, SupportsFloat
 
 import gymnasium
@@ -16,6 +17,7 @@ import gymnasium
 from fedse.errors import BadInput
 from fedse.plugins import PluginOptions, read_options
 from fedse.types import Split, Task
+from fedse.worlds.made import base_of, not_made
 from fedse.worlds.training_part import TrainingPart
 
 
@@ -67,7 +69,7 @@ class World(gymnasium.Env[str, str]):
     def subject(self, task: str) -> str:
         """What a training task is about, where several are about the same: a word, a goal. Parts of the training tasks
         have no subject in common."""
-        return task
+        return base_of(task) if self.makes_tasks else task
 
     def begin(self, task: str) -> str:
         """Set the episode up and return its first observation. An unknown task id is a `BadInput`."""
@@ -95,6 +97,37 @@ class World(gymnasium.Env[str, str]):
     def has_hints(self) -> bool:
         """Whether `hint` knows something. Without hints, a curriculum cannot help where everything fails."""
         return False
+
+    def vary(self, task: str, seed: int) -> Task | None:
+        """A new task near a training or made one: in the same place, with something else to do. None where there is none.
+
+        It can be begun by its id like any other. It never is a task of validation or test under another id."""
+        raise BadInput(f"{self.name}: this world makes no tasks (one like '{task}' was asked for, seed {seed}).")
+
+    def achieved(self) -> Task | None:
+        """What the episode has reached by now, as a made task that the same actions solve, if that is not its own goal; None
+        where it is nothing that could be a task. Changes nothing."""
+        raise BadInput(f"{self.name}: this world makes no tasks (what was achieved was asked for).")
+
+    def made(self, task: str) -> Task:
+        """The made task of an id. An id that `vary` or `achieved` could not have given is a `BadInput`."""
+        raise BadInput(f"{self.name}: this world makes no tasks ('{task}' was asked for).")
+
+    @property
+    def makes_tasks(self) -> bool:
+        """Whether `vary`, `achieved` and `made` are there. Where failures teach nothing, `achieved` always gives None."""
+        return False
+
+    def training_base(self, task: str) -> str:
+        """The training task of which one was made, or which it is. Nothing is made of any other: that is a `BadInput`."""
+        base = base_of(task)
+        if not self.makes_tasks or base not in self._training_ids:
+            raise not_made(self.name, task)
+        return base
+
+    @cached_property
+    def _training_ids(self) -> frozenset[str]:
+        return frozenset(task.id for task in self.tasks("train"))
 
     def trivial(self, draw: float) -> str:
         """An action chosen without thinking; `draw` is a uniform number in [0, 1). Played to measure the floor."""

@@ -20,13 +20,15 @@ from fedse.worlds.babyai.expert import Advice, advise
 from fedse.worlds.babyai.goals import CONTINUE, SUCCESS
 from fedse.worlds.babyai.hints import to_aim_at, to_mind
 from fedse.worlds.babyai.levels import LEVELS, OFFICIAL_NUMBERS, ORDERED_LEVELS, remembered
+from fedse.worlds.babyai.made import reached, with_mission, words
 from fedse.worlds.babyai.offers import VIEW, Item, Offer, clean_offers, items, original_offers
 from fedse.worlds.babyai.rooms import Layout, Room, Sight, look, picture
-from fedse.worlds.babyai.tasks import DEFAULT_LEVELS, chosen_layout
+from fedse.worlds.babyai.tasks import DEFAULT_LEVELS, chosen_layout, turns_needed
 from fedse.worlds.babyai.texts import Narrator
 from fedse.worlds.babyai.thoughts import thought
 from fedse.worlds.babyai.words import CHECK, ORIGINAL, WORDINGS
 from fedse.worlds.hints import at_level
+from fedse.worlds.made import change_of, draws, is_made, made_id, not_made
 from fedse.worlds.splits import TaskLists, clean_tasks, official_ids
 from fedse.worlds.two_modes import TwoModeOptions
 from fedse.worlds.world import Turn, World
@@ -155,6 +157,8 @@ class BabyAI(World):
 
     def layout(self, task: str) -> Layout:
         """The rooms and the mission of a task."""
+        if is_made(task):
+            return self._remade(task)
         split = self._known.get(task)
         if split is None:
             raise BadInput(f"babyai: there is no task '{task}'; a task of this world is '{self.tasks('test')[0].id}'.")
@@ -172,6 +176,43 @@ class BabyAI(World):
             told = layout.mission
             return told if self._tells_order else told.replace("then", "and").replace("after you", "and")
         return self._wording.mission(layout.goal, self._tells_order)
+
+    # Made tasks: the rooms of a training task with another mission.
+
+    @property
+    def makes_tasks(self) -> bool:
+        """The original's missions are those of its seeds."""
+        return not self._original
+
+    def vary(self, task: str, seed: int) -> Task | None:
+        base, layout, options = self.training_base(task), self.layout(task), self.options
+        left, drawn = words(layout), draws("babyai", task, seed)
+        while left:
+            word = left.pop(int(next(drawn) * len(left)))
+            found = with_mission(layout, word)
+            if found is not None and found.mission != layout.mission:
+                turns = turns_needed(found, options.view, options.most_turns)
+                if turns is not None and turns >= options.shortest:
+                    return self.made(made_id(base, word))
+        return None
+
+    def achieved(self) -> Task | None:
+        """A locked door that is open now, a thing carried, a door that is open now, or what the agent stands before."""
+        base, layout = self.training_base(self._task), self._room.layout
+        for word in reached(self._room):
+            found = with_mission(layout, word)
+            if found is not None and found.mission != layout.mission:
+                return self.made(made_id(base, word))
+        return None
+
+    def made(self, task: str) -> Task:
+        return Task(task, self._remade(task).level)
+
+    def _remade(self, task: str) -> Layout:
+        found = with_mission(self.layout(self.training_base(task)), change_of(task))
+        if found is None:
+            raise not_made(self.name, task)
+        return found
 
     # Play
 

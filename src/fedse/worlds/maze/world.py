@@ -11,6 +11,8 @@ from pydantic import Field, model_validator
 from fedse.errors import BadInput
 from fedse.types import SPLITS, Split, Task
 from fedse.worlds.hints import at_level
+from fedse.worlds.made import change_of, draws, is_made, made_id, not_made
+from fedse.worlds.maze.made import another, ends, farthest, told
 from fedse.worlds.maze.maps import (
     DOUBLE_T_STARTS,
     SMALL,
@@ -137,6 +139,8 @@ class Maze(World):
 
     def puzzle(self, task: str) -> Puzzle:
         """The maze of a task."""
+        if is_made(task):
+            return self._moved(task)
         split = self._known.get(task)
         if split is None:
             raise BadInput(f"maze: there is no task '{task}'; a task of this world is '{self.tasks('test')[0].id}'.")
@@ -148,6 +152,44 @@ class Maze(World):
         return generated_puzzle(
             self.options.size, self.options.loops, shortest, longest, split, pool, band, int(number)
         )
+
+    # Made tasks: the walls of a training maze with another start and goal. Splits differ by walls.
+
+    @property
+    def makes_tasks(self) -> bool:
+        """In original mode there is one map, and every split has the same tasks."""
+        return not self._original
+
+    def vary(self, task: str, seed: int) -> Task | None:
+        base, given = self.training_base(task), self.puzzle(task)
+        lengths = self._bands[self._band(given.distance[given.start])]
+        found = another(given, lengths, draws("maze", task, seed))
+        return None if found is None else self.made(made_id(base, told(*found)))
+
+    def achieved(self) -> Task | None:
+        """The visited cell that is farthest from the start, if a shortest path to it is long enough for a task."""
+        base = self.training_base(self._task)
+        found = farthest(self._puzzle, [*self._trail, self._cell], self.options.shortest)
+        return None if found is None else self.made(made_id(base, told(self._puzzle.start, found)))
+
+    def made(self, task: str) -> Task:
+        puzzle = self._moved(task)
+        return Task(task, self._band(puzzle.distance[puzzle.start]))
+
+    def _moved(self, task: str) -> Puzzle:
+        layout = self.puzzle(self.training_base(task)).layout
+        found = ends(change_of(task), layout)
+        if found is None:
+            raise not_made(self.name, task)
+        start, goal = found
+        distance = layout.distances(goal)
+        if not self.options.shortest <= distance[start] <= self.turn_limit:
+            raise not_made(self.name, task)
+        return Puzzle(layout, start, goal, distance)
+
+    def _band(self, length: int) -> str:
+        """A way that the episodes of an agent have shown may be longer than any of a generated task."""
+        return next((band for band, (_, longest) in self._bands.items() if length <= longest), BANDS[-1])
 
     # Play
 

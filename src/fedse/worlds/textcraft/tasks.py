@@ -70,3 +70,19 @@ def listed_recipes(book: Book, goal: str, distractors: int, key: int, *, any_oth
         others = [recipe for recipe in book.recipes if recipe not in needed and recipe not in alike]
         chosen += _shuffled(others, stream(key, "others"))[: distractors - len(chosen)]
     return tuple(_shuffled([*needed, *chosen], stream(key, "order")))
+
+
+def goals_among(book: Book, goals: Mapping[str, tuple[str, ...]], recipes: Sequence[Recipe]) -> list[str]:
+    """Those of the goals for which all that can be of use is among these recipes."""
+    made, listed = {recipe.makes for recipe in recipes}, set(recipes)
+    found = (item for own in goals.values() for item in own if item in made)
+    return sorted(item for item in found if listed.issuperset(book.closure(item)))
+
+
+def named_goal(word: str) -> str:
+    """The goal that the id of a made task tells.
+
+    >>> named_goal("oak_planks")
+    'oak planks'
+    """
+    return word.replace("_", " ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ from fedse.errors import BadInput
 from fedse.seeds import stream
 from fedse.types import SPLITS, Split, Task
 from fedse.worlds.hints import at_level
+from fedse.worlds.made import change_of, draws, is_made, made_id, not_made
 from fedse.worlds.splits import TaskLists, clean_tasks, official_ids
 from fedse.worlds.textcraft.files import book_of_folder, package_folder
 from fedse.worlds.textcraft.grammar import Craft, Get, Inventory, parsed
@@ -25,8 +26,10 @@ from fedse.worlds.textcraft.tasks import (
     category,
     goal_order,
     goal_split,
+    goals_among,
     goals_by_depth,
     listed_recipes,
+    named_goal,
     reachable_goals,
 )
 from fedse.worlds.textcraft.texts import EXAMPLE_NAMES, WORDINGS, Narrator
@@ -163,6 +166,8 @@ class TextCraft(World):
 
     def subject(self, task: str) -> str:
         """The goal."""
+        if is_made(task):
+            return named_goal(change_of(task))
         return self._numbers[int(task)] if self._original else self._goal("train", task)[0]
 
     def _goal(self, split: Split, task: str) -> tuple[str, int]:
@@ -177,6 +182,8 @@ class TextCraft(World):
     def offer(self, task: str) -> Offer:
         """The goal of a task and what is listed with it."""
         if task not in self._offers:
+            if is_made(task):
+                return self._offers.setdefault(task, self._made_of(task))
             split = self._known.get(task)
             if split is None:
                 raise BadInput(
@@ -203,6 +210,39 @@ class TextCraft(World):
             by_first.setdefault(variant.needs[0][0], []).append((text, variant))
         gets = tuple(dict.fromkeys(say.get(item, count) for item, count in needs if item in raw))
         return Offer(goal, recipes, say.start(recipes, goal), crafts, by_first, gets, raw)
+
+    # Made tasks: the recipes of a training task with another goal. Splits differ by goal.
+
+    @property
+    def makes_tasks(self) -> bool:
+        """The original's goals are all there are, and its rules look beyond what is listed."""
+        return not self._original
+
+    def vary(self, task: str, seed: int) -> Task | None:
+        base, drawn = self.training_base(task), next(draws("textcraft", task, seed))
+        others = self._other_goals(self.offer(task))
+        return self._aiming_at(base, others[int(drawn * len(others))]) if others else None
+
+    def achieved(self) -> Task | None:
+        """The crafted thing in the bag that lies deepest."""
+        base, depths = self.training_base(self._task), self.book.depths
+        found = [item for item in self._other_goals(self._offer) if item in self._carried]
+        return self._aiming_at(base, max(found, key=lambda item: (depths[item], item))) if found else None
+
+    def made(self, task: str) -> Task:
+        return Task(task, category(self.book.depths[self.offer(task).goal]))
+
+    def _aiming_at(self, base: str, goal: str) -> Task:
+        return self.made(made_id(base, goal.replace(" ", "_")))
+
+    def _other_goals(self, given: Offer) -> list[str]:
+        return [item for item in goals_among(self.book, self._goals["train"], given.recipes) if item != given.goal]
+
+    def _made_of(self, task: str) -> Offer:
+        given, goal = self.offer(self.training_base(task)), named_goal(change_of(task))
+        if goal not in goals_among(self.book, self._goals["train"], given.recipes):
+            raise not_made(self.name, task)
+        return replace(given, goal=goal, start=self._narrator.start(given.recipes, goal))
 
     # Play
 

@@ -14,6 +14,7 @@ from fedse.errors import BadInput
 from fedse.plugins import FilePath
 from fedse.types import Split, Task
 from fedse.worlds.hints import at_level
+from fedse.worlds.made import change_of, draws, is_made, made_id, not_made
 from fedse.worlds.splits import official_ids
 from fedse.worlds.two_modes import TwoModeOptions
 from fedse.worlds.webshop.catalogue import Product, read_products
@@ -30,6 +31,7 @@ from fedse.worlds.webshop.expert import (
 )
 from fedse.worlds.webshop.generator import MOST_LOOKALIKES, generated_products
 from fedse.worlds.webshop.goals import Goal
+from fedse.worlds.webshop.made import other_options, told, wish
 from fedse.worlds.webshop.pages import BRIEF, FULL, ORIGINAL, Page, Shop, parsed
 from fedse.worlds.webshop.reward import require_fuzzy_matching, reward
 from fedse.worlds.webshop.tasks import Book, clean_tasks, original_tasks, sold
@@ -169,10 +171,54 @@ class WebShop(World):
 
     def goal(self, task: str) -> Goal:
         """What a task asks for."""
+        if is_made(task):
+            return self._wish(task)
         found = self._book[1].get(task)
         if found is None:
             raise BadInput(f"webshop: there is no task '{task}'; a task of this world is '{self.tasks('test')[0].id}'.")
         return found
+
+    # Made tasks: other wishes for products that training asks for.
+
+    @property
+    def makes_tasks(self) -> bool:
+        """Goals of the original are in one split each, but several splits ask for the same product."""
+        return not self._original
+
+    def vary(self, task: str, seed: int) -> Task | None:
+        """The same product in other options."""
+        base, given = self.training_base(task), self.goal(task)
+        left, drawn = list(other_options(given)), draws("webshop", task, seed)
+        while left:
+            found = made_id(base, left.pop(int(next(drawn) * len(left))))
+            if is_solvable(self.shop, self._wish(found), self._layout, self.turn_limit):
+                return self.made(found)
+        return None
+
+    def achieved(self) -> Task | None:
+        """What was bought, with the options that were chosen, if it is a product that training may ask for."""
+        base = self.training_base(self._task)
+        if self._score < 0 or self._score == 1:
+            return None
+        word = told(self.shop.by_id[self._page.product], dict(self._page.chosen))
+        return self.made(made_id(base, word)) if self._can_be_wished(word) else None
+
+    def made(self, task: str) -> Task:
+        return Task(task, self._wish(task).product.category)
+
+    def _wish(self, task: str) -> Goal:
+        self.training_base(task)
+        found = wish(self._products, change_of(task))
+        if found is None or not self._can_be_wished(change_of(task)):
+            raise not_made(self.name, task)
+        return found
+
+    def _can_be_wished(self, word: str) -> bool:
+        """Whether it is on sale, and the product itself is worth everything."""
+        found = wish(self._products, word)
+        if found is None or found.product.id not in self.shop.by_id:
+            return False
+        return reward(found, found.product, dict(found.options), both_sides=True) == 1
 
     # Play
 

@@ -14,6 +14,7 @@ from fedse.plugins import FilePath
 from fedse.seeds import stream, uniform
 from fedse.types import SPLITS, Split, Task
 from fedse.worlds.hints import at_level
+from fedse.worlds.made import change_of, draws, is_made, made_id, not_made
 from fedse.worlds.splits import EVALUATION_TASKS, TaskLists, clean_tasks, official_ids
 from fedse.worlds.two_modes import TwoModeOptions
 from fedse.worlds.wordle.games import (
@@ -24,6 +25,7 @@ from fedse.worlds.wordle.games import (
     best_guess,
     category,
     fitting,
+    guesses_needed,
     hidden_order,
     listed_game,
     marks,
@@ -134,12 +136,16 @@ class Wordle(World):
         """The hidden word."""
         if self._original:
             return _original_word(task)
+        if is_made(task):
+            return change_of(task)
         _, name, number = task.split("-")
         order = hidden_order(self._words, "train", name, self.options.pool)
         return order[int(number) % len(order)]
 
     def game(self, task: str) -> Game:
         """The hidden word of a task and the words listed with it."""
+        if is_made(task):
+            return self._rehidden(task)
         split = self._known.get(task)
         if split is None:
             raise BadInput(f"wordle: there is no task '{task}'; a task of this world is '{self.tasks('test')[0].id}'.")
@@ -158,6 +164,36 @@ class Wordle(World):
             options.guesses,
             self._counting,
         )
+
+    # Made tasks: the words of a training game, another of which is hidden. All of them are words of training.
+
+    @property
+    def makes_tasks(self) -> bool:
+        """In original mode all splits hide the same 40 words."""
+        return not self._original
+
+    def vary(self, task: str, seed: int) -> Task | None:
+        base, given = self.training_base(task), self.game(task)
+        others, drawn = [word for word in given.words if word != given.hidden], draws("wordle", task, seed)
+        while others:
+            word = others.pop(int(next(drawn) * len(others)))
+            if guesses_needed(given.words, word, self._counting) <= self.options.guesses:
+                return self.made(made_id(base, word))
+        return None
+
+    def achieved(self) -> Task | None:
+        """Nothing: were the last guess the hidden word, the guesses before it would not fit the marks they had got."""
+        self.training_base(self._task)
+        return None
+
+    def made(self, task: str) -> Task:
+        return Task(task, category(self._rehidden(task).hidden))
+
+    def _rehidden(self, task: str) -> Game:
+        listed, word = self.game(self.training_base(task)).words, change_of(task)
+        if word not in listed or guesses_needed(listed, word, self._counting) > self.options.guesses:
+            raise not_made(self.name, task)
+        return Game(word, listed)
 
     # Play
 
