@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from fedse.errors import BadInput, SwapFailed
+from fedse.networks.decoding.decoder import Decoder, Due
+from fedse.networks.decoding.legal_reply import LegalReply
+from fedse.networks.decoding.spelling import Spelling
 from fedse.plugins import PluginOptions
-from fedse.policies.decoder import Decoder, Due
-from fedse.policies.legal_reply import LegalReply
-from fedse.policies.spelling import Spelling
 from fedse.protocols import Reply, Usage
 from fedse.stopwatch import during
 from fedse.types import Adapter, LegalActions, Sampling
@@ -97,10 +97,10 @@ class TransformerPolicy:
 
     def make_decoder(self) -> Decoder:
         """The fastest decoder that computes what the network does."""
-        from fedse.policies.graphed import GraphedDecoder
-        from fedse.policies.llama_forward import LlamaForward
-        from fedse.policies.network_forward import NetworkForward
-        from fedse.policies.stepwise import ForwardPass, StepwiseDecoder
+        from fedse.networks.decoding.graphed import GraphedDecoder
+        from fedse.networks.decoding.llama_forward import LlamaForward
+        from fedse.networks.decoding.network_forward import NetworkForward
+        from fedse.networks.decoding.stepwise import ForwardPass, StepwiseDecoder
 
         network = self.model.network
         # What a restricted reply may say next is worked out on the host, which recorded steps do not wait for.
@@ -111,7 +111,7 @@ class TransformerPolicy:
         return StepwiseDecoder(self.model, self.slots, forward)
 
     def load(self, adapter: Adapter) -> None:
-        from fedse.adapters.swap import load_adapter, read_adapter
+        from fedse.networks.swap import load_adapter, read_adapter
 
         if self._conversations:
             raise SwapFailed("an adapter cannot be swapped while conversations are open.")
