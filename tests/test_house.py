@@ -158,5 +158,13 @@ def test_importing_fedse_loads_neither_torch_nor_the_machinery() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_one_file_reads_a_llama() -> None:
+    """What a layer or its adapter holds is asked of `networks/llama.py`."""
+    inside = re.compile(r"\.(self_attn|mlp|embed_tokens|lora_A\[|active_adapters|base_layer)")
+    assert [str(path.relative_to(SOURCE)) for path in modules() if inside.search(path.read_text())] == [
+        "networks/llama.py"
+    ]
+
+
 def test_modules_stay_small() -> None:
     assert {str(path): lines for path in modules() if (lines := len(path.read_text().splitlines())) > 400} == {}

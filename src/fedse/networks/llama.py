@@ -34,10 +34,17 @@ class Linear:
     weight: torch.Tensor
     bias: torch.Tensor | None
     module: Any
+    """The layer itself, or PEFT's wrapper of it where it has an adapter."""
 
     @property
     def adapted(self) -> bool:
         return hasattr(self.module, "base_layer")
+
+    @property
+    def all_active(self) -> bool:
+        """Whether every pair that is there takes part, beside the weight and not merged into it."""
+        module = self.module
+        return not self.adapted or (set(module.active_adapters) == set(module.lora_A) and not module.merged)
 
     @property
     def pairs(self) -> list[Pair]:
@@ -136,7 +143,6 @@ def _layer(layer: Any) -> LlamaLayer[Linears]:
 
 
 def _linear(module: Any) -> Linear:
-    """With an adapter on it, a layer is PEFT's wrapper of the layer."""
     plain = getattr(module, "base_layer", module)
     return Linear(plain.weight, plain.bias, module)
 

@@ -117,11 +117,11 @@ class PackedLlama:
         plain = [parameter for name, parameter in network.named_parameters() if ".lora_" not in name]
         if len({(parameter.dtype, parameter.device) for parameter in plain}) != 1:
             return False
-        adapted = [linear.module for linear in llama.linears() if linear.adapted]
+        linears = list(llama.linears())
         return (
             not llama.head.adapted
-            and all(set(module.active_adapters) == set(module.lora_A) and not module.merged for module in adapted)
-            and len({scale for module in adapted for scale in module.scaling.values()}) == 1
+            and all(linear.all_active for linear in linears)
+            and len({pair.scale for linear in linears for pair in linear.pairs}) == 1
         )
 
     def add_gradient(self, pack: PackTensors) -> torch.Tensor:
