@@ -31,13 +31,14 @@ import numpy as np
 import torch
 from learning_work import model_of, random_trajectories, trajectories_of_recipe
 
-from fedse.adapters.swap import load_adapter, read_adapter, train_only
+from fedse.learners.cases import examples_of, group
 from fedse.learners.imitation import Imitation
-from fedse.learners.lora_vector import LoraVector
-from fedse.learners.padded_network import PaddedNetwork
-from fedse.learners.parallel_passes import ParallelPasses
-from fedse.learners.passes import PaddedPass
-from fedse.learners.token_packing import Example, examples_of, group
+from fedse.networks.swap import load_adapter, read_adapter, train_only
+from fedse.networks.training.lora_vector import LoraVector
+from fedse.networks.training.padded_network import PaddedNetwork
+from fedse.networks.training.parallel_passes import ParallelPasses
+from fedse.networks.training.passes import PaddedPass
+from fedse.networks.training.token_packing import Example
 from fedse.types import Adapter, Lesson, Trajectory
 
 KEY = 1

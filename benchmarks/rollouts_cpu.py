@@ -25,10 +25,10 @@ import torch
 
 from fedse.experiments.options import load_experiment
 from fedse.models.nano import Nano
+from fedse.networks.decoding.decoder import Decoder
+from fedse.networks.decoding.network_forward import NetworkForward
+from fedse.networks.decoding.stepwise import StepwiseDecoder
 from fedse.plugins import build
-from fedse.policies.decoder import Decoder
-from fedse.policies.network_forward import NetworkForward
-from fedse.policies.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
 from fedse.protocols import Policy, Reply, Usage
 from fedse.rollouts.player import Player
@@ -50,7 +50,7 @@ class Naive:
         self.usage = Usage()
 
     def load(self, adapter: Adapter) -> None:
-        from fedse.adapters.swap import load_adapter
+        from fedse.networks.swap import load_adapter
 
         load_adapter(self.model.network, adapter)
 

@@ -28,9 +28,9 @@ from typing import Annotated, Any
 import torch
 from pydantic import TypeAdapter
 
+from fedse.networks.decoding.decoder import Due
+from fedse.networks.decoding.graphed import GraphedDecoder
 from fedse.plugins import Choice, ChoiceOf, build, resolve
-from fedse.policies.decoder import Due
-from fedse.policies.graphed import GraphedDecoder
 from fedse.policies.transformer import TransformerPolicy
 from fedse.protocols import Policy, Reply, Usage
 from fedse.rollouts.player import Player
@@ -50,7 +50,7 @@ class Generate:
         self.due: set[int] = set()
 
     def load(self, adapter: Adapter) -> None:
-        from fedse.adapters.swap import load_adapter
+        from fedse.networks.swap import load_adapter
 
         load_adapter(self.model.network, adapter)
 

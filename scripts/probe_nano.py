@@ -33,12 +33,12 @@ from probe_decisions import optimal_share, states_of
 from probe_policies import ForcedOpening, Majority, PlainPolicy, SoftPrompt
 
 from fedse.adapters.files import read_adapter
-from fedse.adapters.swap import load_adapter
 from fedse.experience.buffer import read_file
 from fedse.experience.journal import Journal
 from fedse.experiments.building import build_components
 from fedse.experiments.options import load_experiment
 from fedse.models.nano import weights_folder
+from fedse.networks.swap import load_adapter
 from fedse.plugins import build
 from fedse.protocols import Policy
 from fedse.rollouts.player import Player

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from fedse.policies.network_forward import NetworkForward
-from fedse.policies.stepwise import StepwiseDecoder
+from fedse.networks.decoding.network_forward import NetworkForward
+from fedse.networks.decoding.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
 from fedse.protocols import Policy, Reply
 from fedse.seeds import stream

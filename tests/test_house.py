@@ -22,6 +22,7 @@ LAYERS = [
     {"protocols", "storage"},
     {"plugins"},
     {"adapters"},
+    {"networks"},
     {"worlds", "models", "experience", "runs", "privacy"},
     {"policies", "rollouts", "learners", "aggregators"},
     {"evaluation", "starts", "filters"},
@@ -35,27 +36,28 @@ LAYERS = [
     {"__main__"},
 ]
 TORCH_AT_IMPORT = {
-    "adapters/swap.py",
-    "learners/attention_kernels.py",
-    "learners/cross_entropy.py",
-    "learners/layer_operations.py",
-    "learners/triton_operations.py",
-    "learners/parallel_passes.py",
     "learners/fitting.py",
-    "policies/graphed.py",
-    "policies/graphed_network.py",
-    "policies/llama_forward.py",
-    "policies/network_forward.py",
-    "policies/stepwise.py",
-    "policies/triton_kernels.py",
-    "learners/lora_vector.py",
-    "learners/low_rank.py",
-    "learners/packed_attention.py",
-    "learners/packed_llama.py",
-    "learners/padded_network.py",
-    "learners/passes.py",
-    "learners/pass_graphs.py",
-    "policies/slot_cache.py",
+    "networks/decoding/graphed.py",
+    "networks/decoding/graphed_network.py",
+    "networks/decoding/llama_forward.py",
+    "networks/decoding/network_forward.py",
+    "networks/decoding/slot_cache.py",
+    "networks/decoding/stepwise.py",
+    "networks/decoding/triton_kernels.py",
+    "networks/llama.py",
+    "networks/swap.py",
+    "networks/training/attention_kernels.py",
+    "networks/training/cross_entropy.py",
+    "networks/training/layer_operations.py",
+    "networks/training/lora_vector.py",
+    "networks/training/low_rank.py",
+    "networks/training/packed_attention.py",
+    "networks/training/packed_llama.py",
+    "networks/training/padded_network.py",
+    "networks/training/parallel_passes.py",
+    "networks/training/pass_graphs.py",
+    "networks/training/passes.py",
+    "networks/training/triton_operations.py",
 }
 
 
@@ -154,6 +156,14 @@ def test_importing_fedse_loads_neither_torch_nor_the_machinery() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_one_file_reads_a_llama() -> None:
+    """What a layer or its adapter holds is asked of `networks/llama.py`."""
+    inside = re.compile(r"\.(self_attn|mlp|embed_tokens|lora_A\[|active_adapters|base_layer)")
+    assert [str(path.relative_to(SOURCE)) for path in modules() if inside.search(path.read_text())] == [
+        "networks/llama.py"
+    ]
 
 
 def test_modules_stay_small() -> None:

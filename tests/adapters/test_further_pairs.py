@@ -15,10 +15,10 @@ peft = pytest.importorskip("peft")
 
 from fedse.adapters.files import CONFIG, TENSORS, read_adapter, write_adapter  # noqa: E402
 from fedse.adapters.plan import PERSONAL, RESIDUAL, factor, in_part, part  # noqa: E402
-from fedse.adapters.swap import load_adapter, train_only  # noqa: E402
-from fedse.adapters.swap import read_adapter as read_out  # noqa: E402
 from fedse.learners.imitation import Imitation  # noqa: E402
 from fedse.models.tiny import Tiny  # noqa: E402
+from fedse.networks.swap import load_adapter, train_only  # noqa: E402
+from fedse.networks.swap import read_adapter as read_out  # noqa: E402
 from fedse.policies.transformer import TransformerPolicy  # noqa: E402
 from fedse.starts.demonstrations import Demonstrations  # noqa: E402
 from fedse.types import Adapter, Lesson  # noqa: E402

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 import fedse
 from fedse.adapters.files import read_adapter
-from fedse.adapters.swap import load_adapter
 from fedse.cli import app
 from fedse.experiments.options import Experiment
 from fedse.models.huggingface import HuggingFace
 from fedse.models.tiny import byte_tokenizer
+from fedse.networks.swap import load_adapter
 
 TOLERANCE = 1e-5
 

@@ -15,10 +15,10 @@ peft = pytest.importorskip("peft")
 from fedse.adapters.files import read_adapter, write_adapter  # noqa: E402
 from fedse.adapters.first import first_adapter  # noqa: E402
 from fedse.adapters.plan import PERSONAL, RESIDUAL, factor, in_part  # noqa: E402
-from fedse.adapters.swap import load_adapter  # noqa: E402
 from fedse.errors import BadInput  # noqa: E402
 from fedse.learners.imitation import Imitation  # noqa: E402
 from fedse.models.tiny import Tiny  # noqa: E402
+from fedse.networks.swap import load_adapter  # noqa: E402
 from fedse.policies.transformer import TransformerPolicy  # noqa: E402
 from fedse.starts.demonstrations import Demonstrations  # noqa: E402
 from fedse.types import Adapter, Lesson  # noqa: E402

@@ -13,7 +13,6 @@ import pytest
 
 import fedse
 from fedse.adapters.plan import TensorPlan
-from fedse.adapters.swap import load_adapter, log_probabilities
 from fedse.audits import candidates as candidates_room
 from fedse.audits.candidates import candidates
 from fedse.audits.likelihood import losses
@@ -26,6 +25,7 @@ from fedse.experience.buffer import read_file
 from fedse.experiments.assembling import Federation
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import open_run
+from fedse.networks.swap import load_adapter, log_probabilities
 from fedse.runs.folder import RunFolder
 from fedse.starts.demonstrations import demonstrate
 from fedse.types import Adapter, Sent, Tensors, Trajectory

@@ -76,8 +76,8 @@ def test_nanos_adapter_finds_its_base_in_plain_peft(tmp_path: Path, monkeypatch:
     from peft import AutoPeftModelForCausalLM, PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from fedse.adapters.swap import load_adapter
     from fedse.models.nano import Nano
+    from fedse.networks.swap import load_adapter
 
     monkeypatch.chdir(tmp_path)
     world = {

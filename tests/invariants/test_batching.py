@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from fedse.adapters.swap import load_adapter, log_probabilities
 from fedse.errors import BadInput
+from fedse.learners.cases import examples_of
 from fedse.learners.imitation import Imitation
-from fedse.learners.passes import pass_for
-from fedse.learners.token_packing import examples_of
-from fedse.policies.stepwise import StepwiseDecoder
+from fedse.networks.decoding.stepwise import StepwiseDecoder
+from fedse.networks.swap import load_adapter, log_probabilities
+from fedse.networks.training.passes import pass_for
 from fedse.policies.transformer import TransformerPolicy
 from fedse.rollouts.player import Player
 from fedse.seeds import generator, stream

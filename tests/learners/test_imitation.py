@@ -6,18 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from padded_reference import padded_loss
 
-from fedse.adapters.swap import load_adapter, read_adapter
 from fedse.errors import BadInput, GpuFull
+from fedse.learners.cases import examples_of, group
 from fedse.learners.fitting import Fitting, pull_back
 from fedse.learners.imitation import Imitation, ImitationOptions
-from fedse.learners.parallel_passes import ParallelPasses
-from fedse.learners.token_packing import examples_of, group
 from fedse.models.table import Table
+from fedse.networks.swap import load_adapter, read_adapter
+from fedse.networks.training.parallel_passes import ParallelPasses
 from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Lesson
 from fedse.worlds.maze import Maze
+from padded_reference import padded_loss
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_adapters_trained_at_once_are_those_trained_one_after_another(
 def test_a_network_without_a_fast_path_learns_one_after_another(
     tiny: Any, demonstrations: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedse.learners.packed_llama.PackedLlama.suits", lambda network: False)
+    monkeypatch.setattr("fedse.networks.training.packed_llama.PackedLlama.suits", lambda network: False)
     lessons = lessons_of(tiny, demonstrations)
     learner = Imitation(tiny, learning_rate=3e-3, batch_size=2)
     at_once = learner.learn_together(lessons)
@@ -110,7 +110,7 @@ def test_checkpointing_changes_no_bit_so_that_a_run_may_go_on_with_it(
     tiny: Any, demonstrations: Any, monkeypatch: pytest.MonkeyPatch, packed: bool
 ) -> None:
     if not packed:
-        monkeypatch.setattr("fedse.learners.packed_llama.PackedLlama.suits", lambda network: False)
+        monkeypatch.setattr("fedse.networks.training.packed_llama.PackedLlama.suits", lambda network: False)
     start = tiny.initial_adapter(0)
     learned = [
         Imitation(tiny, checkpointing=way).learn(Lesson(start, demonstrations, 1))[0].digest() for way in (False, True)

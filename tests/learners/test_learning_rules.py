@@ -11,23 +11,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from padded_reference import TARGETS, adapted, conversations
 from torch.nn import functional
 
 import fedse
+from fedse.learners.cases import CreditedExample
 from fedse.learners.dpo import Dpo, DpoLoss
 from fedse.learners.group_policy_gradient import ClippedRatio, GroupPolicyGradient
 from fedse.learners.groups import advantages, groups_of, uniform_share, win_shares
 from fedse.learners.kto import Kto, KtoLoss
-from fedse.learners.lora_vector import LoraVector
 from fedse.learners.objective import Objective, Scored, Weighed
-from fedse.learners.padded_network import PaddedNetwork
-from fedse.learners.passes import PackedPass, PaddedPass, Pass, pass_for
 from fedse.learners.self_imitation import WeightedLikelihood
 from fedse.learners.sppo import SppoLoss
-from fedse.learners.token_packing import Example
+from fedse.networks.training.lora_vector import LoraVector
+from fedse.networks.training.padded_network import PaddedNetwork
+from fedse.networks.training.passes import PackedPass, PaddedPass, Pass, pass_for
+from fedse.networks.training.token_packing import Example
 from fedse.runs.reading import RunView
 from fedse.types import Adapter, Lesson, Outcome, Purpose, Step, Trajectory
+from padded_reference import TARGETS, adapted, conversations
 from small_llamas import NETWORKS
 
 Written = Callable[[list[torch.Tensor], list[torch.Tensor], list[float]], torch.Tensor]
@@ -41,7 +42,9 @@ def scored(credits: Sequence[float], replayed: Sequence[bool] = (), spread: floa
     random = np.random.default_rng(3)
     found = []
     for number, (length, credit) in enumerate(zip(LENGTHS, credits, strict=True)):
-        example = Example(np.arange(length + 1), np.ones(length + 1, bool), credit, any(replayed[number : number + 1]))
+        example = CreditedExample(
+            np.arange(length + 1), np.ones(length + 1, bool), credit, any(replayed[number : number + 1])
+        )
         before = -random.exponential(1.0, length)
         # Whole examples move too, or the mean ratio of none would leave the bounds.
         now = before + spread * (random.standard_normal(length) + (1.0, -1.5, -0.5, 0.5)[number])

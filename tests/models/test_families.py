@@ -9,14 +9,14 @@ import pytest
 import torch
 import transformers
 
-from fedse.adapters.swap import load_adapter, train_only
 from fedse.errors import BadInput
 from fedse.learners.imitation import Imitation
-from fedse.learners.lora_vector import LoraVector
-from fedse.learners.padded_network import PaddedNetwork
-from fedse.learners.token_packing import Example
 from fedse.models.causal_lm import CausalLM
 from fedse.models.tiny import byte_tokenizer
+from fedse.networks.swap import load_adapter, train_only
+from fedse.networks.training.lora_vector import LoraVector
+from fedse.networks.training.padded_network import PaddedNetwork
+from fedse.networks.training.token_packing import Example
 from fedse.policies.transformer import TransformerPolicy
 from fedse.starts.demonstrations import demonstrate
 from fedse.types import Adapter, Lesson, Sampling

@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from fedse.adapters.files import write_adapter
-from fedse.adapters.swap import log_probabilities
 from fedse.errors import BadInput, UnknownName
 from fedse.models.huggingface import HuggingFace
 from fedse.models.tiny import Tiny
+from fedse.networks.swap import log_probabilities
 from fedse.plugins import resolve
 from fedse.policies.transformer import TransformerPolicy
 

@@ -14,11 +14,11 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from fedse.adapters.swap import load_adapter, log_probabilities
 from fedse.errors import BadInput, MissingExtra
 from fedse.learners.imitation import Imitation
 from fedse.models.huggingface import HuggingFace
 from fedse.models.tiny import Tiny
+from fedse.networks.swap import load_adapter, log_probabilities
 from fedse.policies.transformer import TransformerPolicy
 from fedse.starts.demonstrations import demonstrate
 from fedse.types import Adapter, Lesson, Sampling, Trajectory

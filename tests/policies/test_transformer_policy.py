@@ -8,8 +8,8 @@ import torch
 
 from fedse.errors import BadInput, SwapFailed
 from fedse.models.table import Table
-from fedse.policies.slot_cache import SlotCache
-from fedse.policies.stepwise import StepwiseDecoder
+from fedse.networks.decoding.slot_cache import SlotCache
+from fedse.networks.decoding.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
 from fedse.protocols import Reply
 from fedse.types import Adapter, Sampling

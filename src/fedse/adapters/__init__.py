@@ -1,1 +1,1 @@
-"""LoRA tensors: packed for the wire, in files that PEFT and vLLM read, and inside a running model."""
+"""LoRA tensors: packed for the wire, and in files that PEFT and vLLM read."""

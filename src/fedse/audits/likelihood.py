@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedse.learners.token_packing import examples_of, micro_batches, opening_of
+from fedse.learners.cases import examples_of
+from fedse.networks.training.token_packing import micro_batches, opening_of
 from fedse.types import Adapter, Trajectory
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ _TOKENS_AT_ONCE = 2_048
 
 def losses(model: CausalLM, adapter: Adapter, trajectories: Sequence[Trajectory]) -> list[float]:
     """Of each trajectory, cut to the model's context; each has a reply within it. Leaves the adapter in the network."""
-    from fedse.adapters.swap import load_adapter, train_only
-    from fedse.learners.passes import pass_for
+    from fedse.networks.swap import load_adapter, train_only
+    from fedse.networks.training.passes import pass_for
 
     whole = replace(adapter, frozen=frozenset())
     load_adapter(model.network, whole)

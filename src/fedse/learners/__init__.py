@@ -1,1 +1,1 @@
-"""How an adapter is fitted to what a client remembers."""
+"""How an adapter learns from what a client explored and remembers."""

@@ -13,10 +13,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
+from fedse.learners.cases import Case
 from fedse.learners.groups import groups_of
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.learners.objective import Objective, Scored, Values, Weighed
-from fedse.learners.token_packing import Case
 from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.types import Lesson, Outcome, Trajectory
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedse.learners.cases import Case, CreditedExample, Unit, group, units_of
 from fedse.learners.objective import Objective, Scored, Values
-from fedse.learners.passes import Importance, Pass
-from fedse.learners.token_packing import Case, Example, Unit, group, micro_batches, opening_of, units_of
+from fedse.networks.training.passes import Importance, Pass
+from fedse.networks.training.token_packing import Example, micro_batches, opening_of
 from fedse.stopwatch import during
 
 
@@ -82,7 +83,7 @@ class Fitting:
         self._steps += 1
         return True
 
-    def _add_gradient(self, parts: Sequence[Sequence[Example]]) -> None:
+    def _add_gradient(self, parts: Sequence[Sequence[CreditedExample]]) -> None:
         if self._objective is None:
             importance = 1.0 / sum(example.agent_tokens for part in parts for example in part)
             for part in parts:

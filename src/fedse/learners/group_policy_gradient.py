@@ -14,10 +14,10 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from fedse.learners.cases import Case
 from fedse.learners.groups import Scale, advantages, groups_of, uniform_share
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.learners.objective import Objective, Scored, Values, Weighed
-from fedse.learners.token_packing import Case
 from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.types import Lesson
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import Field
 
 from fedse.errors import BadInput, GpuFull
+from fedse.learners.cases import Case
 from fedse.learners.objective import Objective
-from fedse.learners.token_packing import Case
 from fedse.plugins import PluginOptions
 from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.stopwatch import during
 from fedse.types import Adapter, Learned, Lesson
 
 if TYPE_CHECKING:
-    from fedse.learners.parallel_passes import ParallelPasses
     from fedse.models.causal_lm import CausalLM
+    from fedse.networks.training.parallel_passes import ParallelPasses
 
 _TOKENS_ON_GPU, _TOKENS_ELSEWHERE = 16_384, 2_048
 _ADAPTERS_ON_GPU = 5
@@ -172,9 +172,9 @@ class Imitation:
         return alike and min(longest, self.model.context) <= share
 
     def _parallel_for(self, start: Adapter) -> ParallelPasses:
-        from fedse.adapters.swap import load_adapter, train_only
-        from fedse.learners.parallel_passes import ParallelPasses
-        from fedse.learners.passes import pass_for
+        from fedse.networks.swap import load_adapter, train_only
+        from fedse.networks.training.parallel_passes import ParallelPasses
+        from fedse.networks.training.passes import pass_for
 
         if self._parallel is None or self._suits != _kind(start):
             network = self.model.network

@@ -15,9 +15,9 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
+from fedse.learners.cases import Case
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.learners.objective import Objective, Scored, Weighed
-from fedse.learners.token_packing import Case
 from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.types import Lesson, Outcome
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fedse.learners.token_packing import Example
+from fedse.learners.cases import CreditedExample
 
 Values = npt.NDArray[np.float64]
 
@@ -22,7 +22,7 @@ Values = npt.NDArray[np.float64]
 class Scored:
     """An example with the log-probability of each of the agent's tokens."""
 
-    example: Example
+    example: CreditedExample
     now: Values
     """Under the adapter as it is at this step."""
     before: Values

@@ -12,10 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedse.learners.cases import Case
 from fedse.learners.groups import Scale, advantages, groups_of, uniform_share
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.learners.objective import Objective, Scored, Weighed
-from fedse.learners.token_packing import Case
 from fedse.types import Lesson
 
 

@@ -143,7 +143,7 @@ class CausalLM:
 
     def initial_adapter(self, seed: int) -> Adapter:
         """LoRA's usual start, drawn with NumPy so that it is the same on every machine: A uniform, B zero."""
-        from fedse.adapters.swap import read_adapter
+        from fedse.networks.swap import read_adapter
 
         present = read_adapter(self.network, Adapter({}, self._config))
         tensors = {}
@@ -168,7 +168,7 @@ class CausalLM:
 
     def save_merged(self, adapter: Adapter, folder: Path) -> None:
         """Write the base model with the adapter merged in, and its tokenizer. This object cannot be used afterwards."""
-        from fedse.adapters.swap import load_adapter
+        from fedse.networks.swap import load_adapter
 
         load_adapter(self.network, adapter)
         self.network.merge_and_unload().save_pretrained(folder)

@@ -1,1 +1,1 @@
-"""Who answers: a batched transformer, a table, or a script."""
+"""Who answers: a language model, a served one, a table, or a script."""

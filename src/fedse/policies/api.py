@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from fedse.errors import BadInput, ServerFailed, SwapFailed
+from fedse.models.chat_server import ChatServer, Completion, ServerOptions
 from fedse.models.served import Served
-from fedse.policies.chat_server import ChatServer, Completion, ServerOptions
 from fedse.protocols import Reply, Usage
 from fedse.seeds import stream
 from fedse.types import Adapter, Sampling

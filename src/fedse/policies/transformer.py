@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from fedse.errors import BadInput, SwapFailed
+from fedse.networks.decoding.choosing import decoder_for, window_of
+from fedse.networks.decoding.decoder import Decoder, Due
+from fedse.networks.decoding.legal_reply import LegalReply
+from fedse.networks.decoding.probe import allowed_gap, probe_gap
+from fedse.networks.decoding.spelling import Spelling
 from fedse.plugins import PluginOptions
-from fedse.policies.decoder import Decoder, Due
-from fedse.policies.legal_reply import LegalReply
-from fedse.policies.spelling import Spelling
 from fedse.protocols import Reply, Usage
 from fedse.stopwatch import during
 from fedse.types import Adapter, LegalActions, Sampling
 
 if TYPE_CHECKING:
     from fedse.models.causal_lm import CausalLM
-
-_PROBE = "Which adapter is speaking?"
-_PROBED_PLACES = 8
-_PROBE_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1}
-"""At a single place two right computations in bfloat16 differed by 0.07: logits around 20 are a tenth apart there."""
 
 
 class TransformerOptions(PluginOptions):
@@ -59,7 +56,7 @@ class TransformerPolicy:
     """Decodes any Hugging Face causal language model with a LoRA adapter.
 
     A Llama, Mistral, Qwen2 or Qwen3 in float32 on one device, of at most 4 GiB and with `attention: sdpa`, gets a fast path
-    of its own (`llama_forward`); everything else runs through transformers. Both give the same probabilities within 1e-4.
+    of its own (`LlamaForward`); everything else runs through transformers. Both give the same probabilities within 1e-4.
     """
 
     Options = TransformerOptions
@@ -70,16 +67,6 @@ class TransformerPolicy:
                 "policy: 'transformer' needs a language model; the model 'table' goes with policy 'table', the model "
                 "'served' with policy 'api'."
             )
-        config = model.network.config.get_text_config()
-        kinds = getattr(config, "layer_types", None) or []
-        if odd := next((kind for kind in kinds if kind not in ("full_attention", "sliding_attention")), None):
-            raise BadInput(
-                f"model: {model.name} has layers with {odd.replace('_', ' ')}, and the transformer policy knows full and "
-                "sliding attention only: choose a model without them."
-            )
-        window = int(getattr(config, "sliding_window", None) or 0) if set(kinds) != {"full_attention"} else 0
-        # One as wide as the context hides nothing.
-        self._window = window if window < model.context else 0
         import torch
 
         self.options = TransformerOptions(**options)
@@ -87,31 +74,22 @@ class TransformerPolicy:
         self.asks_for_actions = self.options.legal_actions
         self.usage = Usage()
         self.model = model
+        self._window = window_of(model)
         self._torch = torch
         self._decoder = self.make_decoder()
         self._conversations: dict[int, _Conversation] = {}
         self._openings: dict[tuple[int, ...], Any] = {}
         self._closing = model.chat.reply("")[-1]
         if self.asks_for_actions:
-            self._spelling = Spelling(model.chat, config.vocab_size, model.name)
+            vocabulary = model.network.config.get_text_config().vocab_size
+            self._spelling = Spelling(model.chat, vocabulary, model.name)
 
     def make_decoder(self) -> Decoder:
-        """The fastest decoder that computes what the network does."""
-        from fedse.policies.graphed import GraphedDecoder
-        from fedse.policies.llama_forward import LlamaForward
-        from fedse.policies.network_forward import NetworkForward
-        from fedse.policies.stepwise import ForwardPass, StepwiseDecoder
-
-        network = self.model.network
-        # What a restricted reply may say next is worked out on the host, which recorded steps do not wait for.
-        if not self.options.legal_actions and not self._window and GraphedDecoder.suits(network):
-            return GraphedDecoder(self.model, self.slots)
-        plain = not self._window and LlamaForward.suits(network)
-        forward: ForwardPass = LlamaForward(network) if plain else NetworkForward(network, self._window)
-        return StepwiseDecoder(self.model, self.slots, forward)
+        """A subclass may want another than the fastest."""
+        return decoder_for(self.model, self.slots, self._window, self.options.legal_actions)
 
     def load(self, adapter: Adapter) -> None:
-        from fedse.adapters.swap import load_adapter, read_adapter
+        from fedse.networks.swap import load_adapter, read_adapter
 
         if self._conversations:
             raise SwapFailed("an adapter cannot be swapped while conversations are open.")
@@ -120,28 +98,15 @@ class TransformerPolicy:
         self._openings.clear()
         if read_adapter(self.model.network, like=adapter).digest() != adapter.digest():
             raise SwapFailed("after the swap the model holds other LoRA tensors than were given to it.")
-        gap = self.probe_gap()
-        allowed = _PROBE_TOLERANCE["float32" if self.model.network.dtype == self._torch.float32 else "bfloat16"]
+        gap, allowed = self.probe_gap(), allowed_gap(self.model.network)
         if not gap <= allowed:
             raise SwapFailed(
                 f"after the swap, decoding and learning disagree about the same text by {gap:.3g} (allowed {allowed})."
             )
 
     def probe_gap(self) -> float:
-        """How much a next-token probability differs at most between this policy's path and a plain forward pass, on the
-        average of some places in a text."""
-        torch = self._torch
-        ids = [*self.model.chat.opening(_PROBE), *self.model.chat.turn(_PROBE)]
-        ends = [max(1, len(ids) * place // _PROBED_PLACES) for place in range(1, _PROBED_PLACES + 1)]
-        with torch.inference_mode():
-            network_ids = torch.tensor([ids], device=self.model.device)
-            plain = self.model.network(input_ids=network_ids, use_cache=False).logits[0].float()
-            gaps = []
-            for end in ends:
-                cached = self._decoder.encode(0, ids[:end]).float()
-                self._decoder.close(0)
-                gaps.append((torch.softmax(plain[end - 1], -1) - torch.softmax(cached, -1)).abs().max())
-            return float(torch.stack(gaps).mean())
+        """How far decoding is from a plain forward pass, in probability."""
+        return probe_gap(self.model, self._decoder)
 
     def open(self, opening: Sequence[int], sampling: Sampling) -> int:
         slot = next(number for number in range(self.slots) if number not in self._conversations)

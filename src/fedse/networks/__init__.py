@@ -1,0 +1,1 @@
+"""How torch computes a language model that has an adapter."""

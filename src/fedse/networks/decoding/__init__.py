@@ -1,0 +1,1 @@
+"""How a network's replies are drawn, token by token, for many conversations at once."""

@@ -1,0 +1,373 @@
+"""Decoding on a GPU without waiting for Python: whole steps are recorded as CUDA graphs and draw their tokens themselves.
+
+The state of every slot (next token, position, how long its reply may still become, its stream of random numbers) lies on
+the device. The host launches a few steps ahead, reads which tokens came out, and lets the worlds take their turns while the
+next steps run. Conversations that nobody waits for cost a row in the matrix products and no memory traffic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedse.errors import BadInput
+from fedse.networks.decoding.decoder import Due
+from fedse.networks.decoding.graphed_network import GraphedNetwork
+from fedse.stopwatch import during
+
+PIECE = 32
+"""Tokens of a piece: new text is encoded in pieces of this length, the last one filled up."""
+FEW, MANY = 16, 128
+"""Pieces in a pass: fixed shapes, because a graph has one."""
+AHEAD = 4
+"""Steps that are launched before the host looks at the tokens."""
+_FIRST_COLUMNS = 1024
+_MOST_SHARE = 0.45
+"""A network may fill this share of the card: its matrices are there a second time, joined."""
+_GAMMA, _MIX, _MIX_AGAIN = (value - (1 << 64) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+@dataclass
+class _State:
+    """One number for each slot, and one more for rows that fill up a pass."""
+
+    token: torch.Tensor
+    """The token drawn last, which is not encoded yet."""
+    position: torch.Tensor
+    """Where it goes."""
+    left: torch.Tensor
+    """Tokens that the reply may still get, this one included."""
+    live: torch.Tensor
+    key: torch.Tensor
+    drawn: torch.Tensor
+    temperature: torch.Tensor
+
+
+@dataclass
+class _Pass:
+    """The fixed inputs of a recorded pass over new text."""
+
+    ids: torch.Tensor
+    slots: torch.Tensor
+    starts: torch.Tensor
+    last: torch.Tensor
+    """Index of a piece's last real token."""
+    target: torch.Tensor
+    """Slot whose reply begins after this piece; the spare one if none does."""
+    live: torch.Tensor
+    logits: torch.Tensor
+    run: Callable[[], None]
+
+
+class GraphedDecoder:
+    """All slots in one batch, on one GPU."""
+
+    def __init__(self, model: Any, slots: int, kernels: Any = None) -> None:
+        if kernels is None:
+            from fedse.networks.decoding import triton_kernels as kernels
+        self._model = model
+        self._kernels = kernels
+        self._network = GraphedNetwork(model.network, kernels)
+        self._device = self._network.device
+        self._slots = slots
+        self._end_ids = torch.tensor(sorted(model.chat.end_ids), device=self._device)
+        self._stops = model.chat.end_ids
+        self._longest = model.context + PIECE
+        self._history = torch.full((AHEAD, slots), -1, device=self._device)
+        self._read = self._history.cpu().pin_memory() if self._on_gpu else self._history
+        self._cursor = torch.zeros(1, dtype=torch.long, device=self._device)
+        self._rows = torch.arange(slots, device=self._device)
+        self._columns = 0
+        self._stored = torch.zeros(0)
+        self._make_room(min(_FIRST_COLUMNS, self._longest))
+        self._forget()
+
+    @property
+    def _on_gpu(self) -> bool:
+        return bool(self._device.type == "cuda")
+
+    @staticmethod
+    def suits(network: Any) -> bool:
+        """One NVIDIA GPU with Triton, a network that is known in every part, and room for its matrices twice."""
+        parameters = list(network.parameters())
+        if any(parameter.device != parameters[0].device for parameter in parameters):
+            return False
+        if parameters[0].device.type != "cuda" or network.config._attn_implementation != "sdpa":
+            return False
+        try:
+            import triton  # noqa: F401
+        except ImportError:
+            return False
+        weights = {p.dtype for p in parameters if not p.requires_grad}
+        card = torch.cuda.get_device_properties(parameters[0].device).total_memory
+        return (
+            weights in ({torch.bfloat16}, {torch.float32})
+            and sum(parameter.nbytes for parameter in parameters) <= _MOST_SHARE * card
+            and GraphedNetwork.knows(network)
+        )
+
+    def _make_room(self, columns: int) -> None:
+        """Give every slot this many columns. Graphs know addresses, so they are recorded anew."""
+        if self._on_gpu:
+            torch.cuda.synchronize()
+        network, rows = self._network, self._slots + 1
+        shape = (len(network.layers), 2, rows, columns, network.key_heads, network.head_size)
+        self._passes: dict[int, _Pass] = {}
+        self._step: Callable[[], None] | None = None
+        try:
+            grown = torch.zeros(shape, dtype=network.dtype, device=self._device)
+        except torch.OutOfMemoryError as error:
+            needed = math.prod(shape) * network.dtype.itemsize
+            raise BadInput(
+                f"policy.slots: {self._slots} conversations of {columns} tokens need {needed / 2**30:.0f} GiB for keys "
+                "and values, more than the GPU has left: lower `policy.slots`."
+            ) from error
+        if self._columns:
+            grown[:, :, :, : self._columns] = self._stored
+        self._stored = grown
+        self._cache = [(keys, values) for keys, values in grown]
+        self._columns = columns
+        self._turns = network.turns(columns)
+
+    def _forget(self) -> None:
+        count, device = self._slots + 1, self._device
+        # Recorded graphs hold these tensors: they are filled, never replaced.
+        if not hasattr(self, "_state"):
+            whole = {item.name: torch.zeros(count, dtype=torch.long, device=device) for item in fields(_State)}
+            self._state = _State(
+                **{
+                    **whole,
+                    "live": torch.zeros(count, dtype=torch.bool, device=device),
+                    "temperature": torch.zeros(count, dtype=torch.float64, device=device),
+                }
+            )
+        self._state.live.zero_()
+        self._left: dict[int, int] = {}
+        """Replies under way, with the tokens that each may still get."""
+        self._launched = False
+
+    def load(self) -> None:
+        if self._network.outgrown():
+            self._network = GraphedNetwork(self._model.network, self._kernels)
+            self._passes, self._step = {}, None
+        self._network.load()
+        self._forget()
+
+    def close(self, slot: int) -> None:
+        """A slot that is taken again is written from its beginning."""
+
+    def copy_out(self, slot: int, length: int) -> torch.Tensor:
+        return self._stored[:, :, slot, :length].clone()
+
+    def copy_in(self, slot: int, content: torch.Tensor) -> None:
+        length = content.shape[2]
+        self._reserve(length)
+        self._stored[:, :, slot, :length] = content
+
+    def encode(self, slot: int, ids: Sequence[int]) -> torch.Tensor:
+        self._reserve(len(ids))
+        pieces = _pieces(slot, 0, ids)
+        spare = self._slots
+        for at in range(0, len(pieces), FEW):
+            chosen = pieces[at : at + FEW]
+            recorded = self._run_pass(FEW, chosen, [spare] * len(chosen))
+        return recorded.logits[len(chosen) - 1]
+
+    def begin(self, due: Sequence[Due]) -> None:
+        self._reserve(max(item.start + len(item.ids) + item.most for item in due))
+        self._set_state(due)
+        pieces, targets = [], []
+        for item in due:
+            own = _pieces(item.slot, item.start, item.ids)
+            pieces += own
+            targets += [self._slots] * (len(own) - 1) + [item.slot]
+        while pieces:
+            size = FEW if len(pieces) <= 2 * FEW else MANY
+            self._run_pass(size, pieces[:size], targets[:size])
+            del pieces[:size], targets[:size]
+        self._left.update((item.slot, item.most) for item in due)
+
+    def advance(self) -> Mapping[int, Sequence[int]]:
+        if not self._launched:
+            self._launch()
+        if self._on_gpu:
+            self._done.synchronize()
+        with during("transfer"):
+            columns = self._read.T.tolist()
+        self._launched = False
+        if any(self._goes_on(slot, _drawn(columns[slot])) for slot in self._left):
+            # What runs from here on runs while the tokens are read and the worlds answer.
+            self._launch()
+        came = {slot: tokens for slot in self._left if (tokens := _drawn(columns[slot]))}
+        for slot, tokens in came.items():
+            if self._goes_on(slot, tokens):
+                self._left[slot] -= len(tokens)
+            else:
+                del self._left[slot]
+        return came
+
+    def _goes_on(self, slot: int, tokens: Sequence[int]) -> bool:
+        """Whether a reply is not complete with these tokens."""
+        return not tokens or (tokens[-1] not in self._stops and self._left[slot] > len(tokens))
+
+    def _launch(self) -> None:
+        """Queue some steps and the copy of their tokens."""
+        self._cursor.zero_()
+        self._history.fill_(-1)
+        if self._step is None:
+            with during("recording", whole=True):
+                self._step = self._recorded(self._decode_one)
+        for _ in range(AHEAD):
+            self._step()
+        if self._on_gpu:
+            self._read.copy_(self._history, non_blocking=True)
+            self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._done.record()
+        self._launched = True
+
+    def _decode_one(self) -> None:
+        """Every live reply: hand out the token drawn last; unless the reply ends with it, encode it and draw the next."""
+        state, slots = self._state, self._slots
+        token, position, live, left = (held[:slots] for held in (state.token, state.position, state.live, state.left))
+        self._history.index_copy_(0, self._cursor, torch.where(live, token, -1)[None])
+        self._cursor += 1
+        left -= live.long()
+        live &= (left > 0) & ~torch.isin(token, self._end_ids)
+        rows = torch.where(live, self._rows, slots)
+        hidden = self._network(token[:, None], rows, position, live, self._cache, self._turns)[:, 0]
+        drawn = self._draw(self._network.logits(hidden), self._rows)
+        token.copy_(torch.where(live, drawn, token))
+        position += live
+        state.drawn[:slots] += live
+
+    def _encode_pieces(self, given: _Pass) -> None:
+        state = self._state
+        hidden = self._network(given.ids, given.slots, given.starts, given.live, self._cache, self._turns)
+        rows = torch.arange(len(given.last), device=self._device)
+        logits = self._network.logits(hidden[rows, given.last])
+        given.logits.copy_(logits)
+        state.token.index_copy_(0, given.target, self._draw(logits, given.target))
+        state.drawn.index_add_(0, given.target, torch.ones_like(given.target))
+
+    def _draw(self, logits: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+        """As `StepwiseDecoder.draw`: the likeliest token, or by the next number of the slot's stream."""
+        state = self._state
+        draws = _uniform(state.key[slots], state.drawn[slots])
+        drawn: torch.Tensor = self._kernels.draw(logits, draws, state.temperature[slots])
+        return drawn
+
+    def _set_state(self, due: Sequence[Due]) -> None:
+        new = {
+            "position": [item.start + len(item.ids) for item in due],
+            "left": [item.most for item in due],
+            "key": [_signed(item.sampling.key) for item in due],
+            "drawn": [item.drawn for item in due],
+        }
+        slots, *numbers = self._rows_of([item.slot for item in due], *new.values())
+        for name, row in zip(new, numbers, strict=True):
+            getattr(self._state, name).index_copy_(0, slots, row)
+        temperatures = torch.tensor([item.sampling.temperature for item in due], dtype=torch.float64)
+        self._state.temperature.index_copy_(0, slots, temperatures.to(self._device, non_blocking=True))
+        self._state.live.index_fill_(0, slots, True)
+
+    def _run_pass(self, size: int, pieces: Sequence[tuple[int, int, Sequence[int]]], targets: Sequence[int]) -> _Pass:
+        recorded = self._pass(size)
+        spare = self._slots
+        empty = size - len(pieces)
+        filled = [[*ids, *[0] * (PIECE - len(ids))] for *_, ids in pieces]
+        recorded.ids.copy_(self._rows_of(*filled, *[[0] * PIECE] * empty))
+        given = self._rows_of(
+            [slot for slot, *_ in pieces] + [spare] * empty,
+            [start for _, start, _ in pieces] + [0] * empty,
+            [len(ids) - 1 for *_, ids in pieces] + [0] * empty,
+            [*targets, *[spare] * empty],
+            [1] * len(pieces) + [0] * empty,
+        )
+        held = (recorded.slots, recorded.starts, recorded.last, recorded.target, recorded.live)
+        for tensor, row in zip(held, given, strict=True):
+            tensor.copy_(row)
+        recorded.run()
+        return recorded
+
+    def _pass(self, size: int) -> _Pass:
+        if size not in self._passes:
+            spare = torch.full((size,), self._slots, device=self._device)
+            given = _Pass(
+                ids=torch.zeros(size, PIECE, dtype=torch.long, device=self._device),
+                slots=spare.clone(),
+                starts=torch.zeros_like(spare),
+                last=torch.zeros_like(spare),
+                target=spare,
+                live=torch.zeros(size, dtype=torch.bool, device=self._device),
+                logits=torch.zeros(size, self._network.vocabulary, dtype=self._network.dtype, device=self._device),
+                run=lambda: None,
+            )
+            with during("recording", whole=True):
+                given.run = self._recorded(lambda: self._encode_pieces(given))
+            self._passes[size] = given
+        return self._passes[size]
+
+    def _recorded(self, work: Callable[[], None]) -> Callable[[], None]:
+        """The same work as one CUDA graph. Recording and the run before it leave the state as it was."""
+        if not self._on_gpu:
+            return work
+        kept = {item.name: getattr(self._state, item.name).clone() for item in fields(_State)}
+        cursor, history = self._cursor.clone(), self._history.clone()
+        graph = torch.cuda.CUDAGraph()
+        # Kernels are compiled and libraries set up by a first run, which a recording could not hold.
+        self._state.live.zero_()
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            work()
+        torch.cuda.current_stream().wait_stream(side)
+        with torch.cuda.graph(graph):
+            work()
+        for name, held in kept.items():
+            getattr(self._state, name).copy_(held)
+        self._cursor.copy_(cursor)
+        self._history.copy_(history)
+        return graph.replay
+
+    def _reserve(self, length: int) -> None:
+        needed = length + PIECE
+        if needed > self._columns:
+            # Doubling moves every key a bounded number of times, however long conversations become.
+            self._make_room(min(max(needed, 2 * self._columns), self._longest))
+
+    def _rows_of(self, *rows: Sequence[int]) -> torch.Tensor:
+        """Rows of whole numbers on the device. torch reads a list of lists six times as slowly as NumPy reads one list, and
+        the GPU would wait for it."""
+        with during("transfer"):
+            numbers = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * len(rows[0]))
+            return torch.from_numpy(numbers).view(len(rows), -1).to(self._device, non_blocking=True)
+
+
+def _pieces(slot: int, start: int, ids: Sequence[int]) -> list[tuple[int, int, Sequence[int]]]:
+    return [(slot, start + at, ids[at : at + PIECE]) for at in range(0, len(ids), PIECE)]
+
+
+def _drawn(column: Sequence[int]) -> list[int]:
+    return [token for token in column if token >= 0]
+
+
+def _signed(key: int) -> int:
+    return key - (1 << 64) if key >= 1 << 63 else key
+
+
+def _uniform(key: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """`seeds.uniform` for many streams: 64-bit integers wrap around in the same way, shifts must not carry the sign."""
+    state = key + (index + 1) * _GAMMA
+    state = (state ^ _shifted(state, 30)) * _MIX
+    state = (state ^ _shifted(state, 27)) * _MIX_AGAIN
+    return _shifted(state ^ _shifted(state, 31), 11).double() * 2.0**-53
+
+
+def _shifted(state: torch.Tensor, bits: int) -> torch.Tensor:
+    return (state >> bits) & ((1 << (64 - bits)) - 1)

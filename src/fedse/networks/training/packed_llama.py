@@ -1,0 +1,260 @@
+"""Loss and gradient of a pack for Llama-like networks with LoRA: no padding, few and large operations, no full logits.
+
+The same arithmetic as the network's own. Query, key and value are one matrix, gate and up are one, low-rank factors of one
+matrix are multiplied together, and what no loss depends on is not computed: logits of the world's tokens, and the last
+layer's feed-forward for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from fedse.networks.llama import Linears, Llama, LlamaLayer, is_plain_llama, joined
+from fedse.networks.training.attention_kernels import CudaFlash, kernel_for
+from fedse.networks.training.cross_entropy import linear_cross_entropy, linear_log_probabilities
+from fedse.networks.training.layer_operations import Rotary, operations_for
+from fedse.networks.training.lora_vector import LoraVector
+from fedse.networks.training.low_rank import Pair, adapted_linear
+from fedse.networks.training.packed_attention import QKV, Segments, packed_attention
+from fedse.stopwatch import during
+
+_STEADY_ROTATIONS = ("default", "linear", "llama3", "yarn")
+"""Rotary embeddings that do not depend on how long the longest conversation is."""
+_MOST_BYTES = 4 * 2**30
+"""Joining matrices makes a second copy of them. Larger networks gain little by it and would need much memory."""
+_HIGHEST_RANK = 64
+"""Of a module, to be joined with others: the joined B's are mostly zeros."""
+
+
+@dataclass(frozen=True)
+class PackTensors:
+    """A pack on the device."""
+
+    ids: torch.Tensor
+    positions: torch.Tensor
+    predicting: torch.Tensor
+    targets: torch.Tensor
+    importance: torch.Tensor
+    """Factor of each target's loss, float32."""
+    segments: Segments
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """Linear layers of the same input as one, and where its factors stand among all factors."""
+
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+    factors: int | None
+    """Index of A; B comes after it. None: no adapter."""
+    scale: float
+
+
+_Layer = LlamaLayer[tuple[_Matrix, ...]]
+Factors = Sequence[torch.Tensor]
+
+
+class _Arrange(torch.autograd.Function):
+    """Trained and fixed values in another order, with zeros between; each trained value stands in one place."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, values: torch.Tensor, fixed: torch.Tensor, order: torch.Tensor, places: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.save_for_backward(places)
+        return torch.cat((values, fixed)).index_select(0, order)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (places,) = ctx.saved_tensors
+        return gradients[0].index_select(0, places), None, None, None
+
+
+class PackedLlama:
+    """Reads the adapter from `vector` and adds to its gradient; of the network only frozen tensors are used."""
+
+    def __init__(self, network: Any, vector: LoraVector, checkpointing: bool = False) -> None:
+        self._llama = llama = Llama(network)
+        self._vector = vector
+        self._checkpointing = checkpointing
+        self.device, self.dtype = llama.device, llama.dtype
+        self._kernel, self._operations = kernel_for(self.device, self.dtype), operations_for(self.device)
+        self.can_be_recorded = isinstance(self._kernel, CudaFlash)
+        """Whether a CUDA graph can hold a pass: no loop that depends on the pack."""
+        layout = _FactorLayout(vector)
+        rank = max(sum(len(pair.down) for pair in linear.pairs) for linear in llama.linears())
+        size = sum(parameter.nbytes for parameter in network.parameters())
+        make = layout.joined if size <= _MOST_BYTES and rank <= _HIGHEST_RANK else layout.apart
+        self._layers = [layer.each(make) for layer in llama.layers]
+        self._order, self._places, self._shapes = layout.done(self.device)
+
+    def reading(self, vector: LoraVector) -> PackedLlama:
+        """The same frozen network with the adapter of another vector."""
+        other = copy(self)
+        other._vector = vector
+        return other
+
+    @staticmethod
+    def suits(network: Any) -> bool:
+        """Whether this class computes what the network does: one device, one precision, known in every part."""
+        if not is_plain_llama(network) or network.config.attention_dropout:
+            return False
+        config, llama = network.config, Llama(network)
+        if set(getattr(config, "layer_types", None) or ["full_attention"]) != {"full_attention"}:
+            return False
+        if config.model_type == "mistral" and config.sliding_window is not None:
+            return False
+        if llama.rotary_embedding.rope_type not in _STEADY_ROTATIONS:
+            return False
+        plain = [parameter for name, parameter in network.named_parameters() if ".lora_" not in name]
+        if len({(parameter.dtype, parameter.device) for parameter in plain}) != 1:
+            return False
+        linears = list(llama.linears())
+        return (
+            not llama.head.adapted
+            and all(linear.all_active for linear in linears)
+            and len({pair.scale for linear in linears for pair in linear.pairs}) == 1
+        )
+
+    def add_gradient(self, pack: PackTensors) -> torch.Tensor:
+        """The pack's loss; its gradient is added to the vector's."""
+        with during("loss"):
+            loss = self.loss(pack)
+        with during("backward"):
+            (gradient,) = torch.autograd.grad(loss, self._vector.values)
+            self._vector.gradient.add_(gradient)
+        return loss.detach()
+
+    @torch.no_grad()
+    def log_probabilities(self, pack: PackTensors) -> torch.Tensor:
+        """Of each target."""
+        hidden, head = self._hidden(pack), self._llama.head
+        return linear_log_probabilities(hidden, head.weight, head.bias, pack.targets)
+
+    def loss(self, pack: PackTensors) -> torch.Tensor:
+        hidden, head = self._hidden(pack), self._llama.head
+        return linear_cross_entropy(hidden, head.weight, head.bias, pack.targets, pack.importance)
+
+    def _hidden(self, pack: PackTensors) -> torch.Tensor:
+        """What the output layer reads, at the places that predict a target."""
+        values, fixed = self._vector.values.to(self.dtype), self._vector.fixed.to(self.dtype)
+        arranged: torch.Tensor = _Arrange.apply(values, fixed, self._order, self._places)  # type: ignore[no-untyped-call]
+        sizes = [rows * columns for rows, columns in self._shapes]
+        factors = [piece.view(shape) for piece, shape in zip(torch.split(arranged, sizes), self._shapes, strict=True)]
+        hidden = functional.embedding(pack.ids, self._llama.embedding)
+        cosine, sine = self._llama.rotary(hidden[None], pack.positions[None])
+        rotary = (cosine[0], sine[0])
+        added: torch.Tensor | None = None
+        for number, layer in enumerate(self._layers):
+            keep = pack.predicting if number == len(self._layers) - 1 else None
+            step = partial(self._pass_layer, layer, factors, rotary, pack.segments, keep)
+            if self._checkpointing:
+                hidden, added = checkpoint(step, hidden, added, use_reentrant=False, preserve_rng_state=False)
+            else:
+                hidden, added = step(hidden, added)
+        _, hidden = self._operations.add_norm(hidden, added, self._llama.last_norm, self._llama.epsilon)
+        return hidden
+
+    def _pass_layer(
+        self,
+        layer: _Layer,
+        factors: Factors,
+        rotary: Rotary,
+        segments: Segments,
+        keep: torch.Tensor | None,
+        hidden: torch.Tensor,
+        added: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The sum of all layers before the last one and what the last one adds: its addition is part of the next norm."""
+
+        def projected(inputs: torch.Tensor, *matrices: _Matrix) -> torch.Tensor:
+            return _projected(inputs, matrices, factors)
+
+        operations, epsilon = self._operations, self._llama.epsilon
+        hidden, normed = operations.add_norm(hidden, added, layer.before_attention, epsilon)
+        qkv = self._qkv(projected(normed, *layer.query_key_value), layer, rotary)
+        seen = packed_attention(qkv, segments, self._llama.scale, self._kernel).flatten(1)
+        if keep is not None:
+            hidden, seen = hidden.index_select(0, keep), seen.index_select(0, keep)
+        hidden, normed = operations.add_norm(hidden, projected(seen, *layer.out), layer.before_feed_forward, epsilon)
+        return hidden, projected(operations.gate(projected(normed, *layer.gate_up)), *layer.down)
+
+    def _qkv(self, mixed: torch.Tensor, layer: _Layer, rotary: Rotary) -> QKV:
+        llama = self._llama
+        mixed = mixed.view(len(mixed), -1, llama.head_size)
+        queries, keys, values = torch.split(mixed, [llama.heads, llama.key_heads, llama.key_heads], dim=1)
+        if layer.query_norm is not None and layer.key_norm is not None:
+            queries, keys = self._norm(queries, layer.query_norm), self._norm(keys, layer.key_norm)
+        return self._operations.rotate(queries, rotary), self._operations.rotate(keys, rotary), values
+
+    def _norm(self, inputs: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return functional.rms_norm(inputs, weight.shape, weight, self._llama.epsilon)
+
+
+def _projected(inputs: torch.Tensor, matrices: tuple[_Matrix, ...], factors: Factors) -> torch.Tensor:
+    def pair(matrix: _Matrix) -> Pair | None:
+        return None if matrix.factors is None else (factors[matrix.factors], factors[matrix.factors + 1])
+
+    outputs = [adapted_linear(inputs, matrix.weight, matrix.bias, pair(matrix), matrix.scale) for matrix in matrices]
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+
+
+class _FactorLayout:
+    """Collects where each entry of each joined factor stands in the vector, or among its fixed values after it.
+
+    The A's of joined layers, and of several pairs in one layer, stand one below the other; the B's of one layer side by
+    side, and those of joined layers along the diagonal of one matrix.
+    """
+
+    def __init__(self, vector: LoraVector) -> None:
+        self._begin = {}
+        self._size = 0
+        for parameter in (*vector.parameters, *vector.frozen):
+            self._begin[id(parameter)] = self._size
+            self._size += parameter.numel()
+        self._trained = vector.values.numel()
+        self._entries: list[torch.Tensor] = []
+
+    def joined(self, linears: Linears) -> tuple[_Matrix, ...]:
+        """One matrix of several linear layers with the same input."""
+        weight = joined([linear.weight for linear in linears]).detach()
+        biases = [linear.bias for linear in linears if linear.bias is not None]
+        bias = joined(biases).detach() if biases else None
+        pairs = [pair for linear in linears for pair in linear.pairs]
+        if not pairs:
+            return (_Matrix(weight, bias, None, 0.0),)
+        downs = [self._places(pair.down) for pair in pairs]
+        ups = torch.full((len(weight), sum(map(len, downs))), self._size)
+        row = column = 0
+        for linear in linears:
+            for pair in linear.pairs:
+                up = self._places(pair.up)
+                ups[row : row + up.shape[0], column : column + up.shape[1]] = up
+                column += up.shape[1]
+            row += len(linear.weight)
+        self._entries += [torch.cat(downs), ups]
+        return (_Matrix(weight, bias, len(self._entries) - 2, pairs[0].scale),)
+
+    def apart(self, linears: Linears) -> tuple[_Matrix, ...]:
+        """A matrix of each."""
+        return tuple(matrix for linear in linears for matrix in self.joined((linear,)))
+
+    def _places(self, parameter: torch.Tensor) -> torch.Tensor:
+        begin = self._begin[id(parameter)]
+        return torch.arange(begin, begin + parameter.numel()).view(parameter.shape)
+
+    def done(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, list[tuple[int, int]]]:
+        """Which value stands where (the last is zero), where each trained one stands, and the factors' shapes."""
+        order = torch.cat([entry.flatten() for entry in self._entries])
+        places = torch.empty(self._size + 1, dtype=torch.long)
+        places[order] = torch.arange(len(order))
+        shapes = [(entry.shape[0], entry.shape[1]) for entry in self._entries]
+        return order.to(device), places[: self._trained].to(device), shapes

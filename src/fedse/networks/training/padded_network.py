@@ -1,0 +1,128 @@
+"""Loss and gradient through any network's own forward pass, padded on the right. Logits of the agent's tokens only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn import functional
+
+from fedse.networks.training.lora_vector import LoraVector
+from fedse.networks.training.token_packing import Example
+from fedse.stopwatch import during
+
+
+class PaddedNetwork:
+    def __init__(self, network: Any, vector: LoraVector, checkpointing: bool = False) -> None:
+        self.network, self._vector, self._checkpointing = network, vector, checkpointing
+        frozen = next(parameter for parameter in network.parameters() if not parameter.requires_grad)
+        self._device = frozen.device
+        # A base that was rounded to integers has no precision of its own and computes as its other parts do.
+        self._low = network.dtype in (torch.bfloat16, torch.float16)
+
+    def training(self, vector: LoraVector) -> PaddedNetwork:
+        """The same network with the tensors of another vector."""
+        return type(self)(self.network, vector, self._checkpointing)
+
+    def add_gradient(
+        self, part: Sequence[Example], importance: float | npt.NDArray[np.float32]
+    ) -> tuple[torch.Tensor, int]:
+        """Loss of the examples times `importance`, whose gradient is added to the vector's; tokens that were computed."""
+        self._vector.put_back()
+        ids, train, attention = collate(part, self._device)
+        with self._training():
+            with during("loss"):
+                if isinstance(importance, float):
+                    loss = self.loss(ids, train, attention) * importance
+                else:
+                    factors = torch.from_numpy(importance).to(self._device)
+                    loss = (self.losses(ids, train, attention) * factors).sum()
+            with during("backward"):
+                self._vector.add_gradients(torch.autograd.grad(loss, self._vector.parameters))
+        return loss.detach(), ids.numel()
+
+    @torch.no_grad()
+    def log_probabilities(self, part: Sequence[Example]) -> torch.Tensor:
+        """Of the agent's tokens, one example after another."""
+        self._vector.put_back()
+        return -self.losses(*collate(part, self._device))
+
+    def loss(self, ids: torch.Tensor, train: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
+        """Summed negative log-likelihood of the agent's tokens, each predicted from everything before it."""
+        return self.losses(ids, train, attention, "sum")
+
+    def losses(
+        self, ids: torch.Tensor, train: torch.Tensor, attention: torch.Tensor, reduction: str = "none"
+    ) -> torch.Tensor:
+        """Of each of the agent's tokens, one example after another."""
+        predicting = functional.pad(train[:, 1:], (0, 1))
+        precision = torch.autocast(self._device.type, self.network.dtype, enabled=self._low)
+        with precision, self._selecting(predicting):
+            logits = self.network(input_ids=ids, attention_mask=attention, use_cache=False).logits
+        if logits.dim() == 3:
+            logits = logits[predicting]
+        return functional.cross_entropy(logits.float(), ids[:, 1:][train[:, 1:]], reduction=reduction)
+
+    @contextmanager
+    def _selecting(self, predicting: torch.Tensor) -> Iterator[None]:
+        """The output layer sees only positions that predict a token of the agent."""
+        head = self.network.get_base_model().get_output_embeddings()
+        if head is None:
+            yield
+            return
+        hook = head.register_forward_pre_hook(lambda _, inputs: (inputs[0][predicting.to(inputs[0].device)],))
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    @contextmanager
+    def _training(self) -> Iterator[None]:
+        self.network.train()
+        if self._checkpointing:
+            self.network.get_base_model().gradient_checkpointing_enable({"use_reentrant": False})
+        try:
+            with _without_dropout(self.network):
+                yield
+        finally:
+            if self._checkpointing:
+                self.network.get_base_model().gradient_checkpointing_disable()
+            self.network.eval()
+
+
+@contextmanager
+def _without_dropout(network: Any) -> Iterator[None]:
+    """Dropout draws from torch's global stream, so that no run could be repeated or go on; LoRA is fitted without it."""
+    zeroed: list[tuple[Any, str, float]] = []
+    for module in network.modules():
+        if getattr(module, "gradient_checkpointing", False):
+            # Layers compute twice only while they train; what they drop by themselves is an attribute.
+            chances = [(name, value) for name, value in vars(module).items() if "drop" in name and type(value) is float]
+            for name, value in chances:
+                zeroed.append((module, name, value))
+                setattr(module, name, 0.0)
+        elif not type(module).__module__.startswith("bitsandbytes"):
+            module.training = False
+    try:
+        yield
+    finally:
+        for module, name, value in zeroed:
+            setattr(module, name, value)
+
+
+def collate(examples: Sequence[Example], device: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Ids, train mask and attention mask."""
+    shape = (len(examples), max(map(len, examples)))
+    ids = torch.zeros(shape, dtype=torch.long)
+    train = torch.zeros(shape, dtype=torch.bool)
+    attention = torch.zeros(shape, dtype=torch.long)
+    for row, example in enumerate(examples):
+        ids[row, : len(example)] = torch.from_numpy(example.ids)
+        train[row, : len(example)] = torch.from_numpy(example.train)
+        attention[row, : len(example)] = 1
+    with during("transfer"):
+        return ids.to(device), train.to(device), attention.to(device)

@@ -1,0 +1,172 @@
+"""Ways to get loss and gradient of some examples: packed, packed and recorded as CUDA graphs, or padded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fedse.networks.swap import load_adapter, read_adapter, train_only
+from fedse.networks.training.graph_sizes import Sizes
+from fedse.networks.training.lora_vector import LoraVector
+from fedse.networks.training.packed_attention import Segments
+from fedse.networks.training.packed_llama import PackedLlama, PackTensors
+from fedse.networks.training.padded_network import PaddedNetwork
+from fedse.networks.training.pass_graphs import PassGraphs
+from fedse.networks.training.token_packing import Example, Pack, pack
+from fedse.stopwatch import during
+from fedse.types import Adapter
+
+Importance = float | npt.NDArray[np.float32]
+"""Factor of the loss of all targets, or of each: the agent's tokens of one example after another."""
+
+
+class Pass(Protocol):
+    vector: LoraVector
+    """What is trained."""
+    shares_opening: bool
+    """Whether a beginning that all examples share is computed once."""
+    alone: bool
+    """Whether the network holds the only adapter, so that no other pass can be used at the same time."""
+
+    def add_gradient(self, part: Sequence[Example], opening: int, importance: Importance) -> tuple[torch.Tensor, int]:
+        """Loss of the examples times `importance`, whose gradient is added to the vector's; tokens that were computed."""
+        ...
+
+    def log_probabilities(self, part: Sequence[Example], opening: int) -> npt.NDArray[np.float32]:
+        """Of the agent's tokens, one example after another."""
+        ...
+
+    def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
+        """Get ready for these, which come next in any order."""
+        ...
+
+    def begin(self, start: Adapter) -> None:
+        """Make the vector hold what of this adapter is trained; it is of the kind that the pass was made for."""
+        ...
+
+    def result(self, like: Adapter) -> Adapter:
+        """What came of it, with the configuration of `like`."""
+        ...
+
+    def beside(self) -> Pass:
+        """Another for another adapter, to be used at the same time, unless this one is alone."""
+        ...
+
+
+def pass_for(network: Any, checkpointing: bool) -> Pass:
+    """The fastest that suits the network."""
+    vector = LoraVector(network)
+    if PackedLlama.suits(network):
+        llama = PackedLlama(network, vector, checkpointing)
+        return (RecordedPass if llama.can_be_recorded else PackedPass)(vector, llama)
+    return PaddedPass(vector, PaddedNetwork(network, vector, checkpointing))
+
+
+class PackedPass:
+    """End to end, without padding."""
+
+    shares_opening = True
+    alone = False
+
+    def __init__(self, vector: LoraVector, llama: PackedLlama) -> None:
+        self.vector = vector
+        self._llama = llama
+
+    def add_gradient(self, part: Sequence[Example], opening: int, importance: Importance) -> tuple[torch.Tensor, int]:
+        packed = pack(part, opening)
+        return self._loss(packed, importance), len(packed.ids)
+
+    def log_probabilities(self, part: Sequence[Example], opening: int) -> npt.NDArray[np.float32]:
+        found = self._llama.log_probabilities(tensors_of(pack(part, opening), 1.0, self._llama.device))
+        return found.cpu().numpy()
+
+    def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
+        """Every size is as good as any other."""
+
+    def begin(self, start: Adapter) -> None:
+        self.vector.hold(start)
+
+    def result(self, like: Adapter) -> Adapter:
+        return self.vector.adapter(like)
+
+    def beside(self) -> Pass:
+        vector = self.vector.another()
+        return type(self)(vector, self._llama.reading(vector))
+
+    def _loss(self, packed: Pack, importance: Importance) -> torch.Tensor:
+        with during("transfer"):
+            tensors = tensors_of(packed, importance, self._llama.device)
+        return self._llama.add_gradient(tensors)
+
+
+class RecordedPass(PackedPass):
+    """The same as CUDA graphs of fixed sizes: small networks are otherwise limited by launching their kernels."""
+
+    def __init__(self, vector: LoraVector, llama: PackedLlama) -> None:
+        super().__init__(vector, llama)
+        self._graphs = PassGraphs(llama, vector)
+
+    def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
+        self._graphs.expect([Sizes.of_part(part, opening) for part in parts])
+
+    def add_gradient(self, part: Sequence[Example], opening: int, importance: Importance) -> tuple[torch.Tensor, int]:
+        return self._graphs.add_gradient(pack(part, opening), importance)
+
+
+class PaddedPass:
+    """Through the network's own forward pass."""
+
+    shares_opening = False
+    alone = True
+
+    def __init__(self, vector: LoraVector, padded: PaddedNetwork) -> None:
+        self.vector = vector
+        self._padded = padded
+
+    def add_gradient(self, part: Sequence[Example], opening: int, importance: Importance) -> tuple[torch.Tensor, int]:
+        del opening  # Nothing is shared here.
+        return self._padded.add_gradient(part, importance)
+
+    def log_probabilities(self, part: Sequence[Example], opening: int) -> npt.NDArray[np.float32]:
+        del opening  # Nothing is shared here.
+        return self._padded.log_probabilities(part).cpu().numpy()
+
+    def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
+        """Every size is as good as any other."""
+
+    def begin(self, start: Adapter) -> None:
+        network = self._padded.network
+        load_adapter(network, start)
+        train_only(network, start)
+        if self.vector.outdated:
+            self.vector = LoraVector(network)
+            self._padded = self._padded.training(self.vector)
+        self.vector.take()
+
+    def result(self, like: Adapter) -> Adapter:
+        self.vector.put_back()
+        return read_adapter(self._padded.network, like)
+
+    def beside(self) -> Pass:
+        raise NotImplementedError("the network's own forward pass knows one adapter")
+
+
+def tensors_of(packed: Pack, importance: Importance, device: torch.device) -> PackTensors:
+    def moved(array: Any) -> torch.Tensor:
+        return torch.from_numpy(array).to(device)
+
+    edges = np.cumsum((0, *packed.lengths), dtype=np.int32)
+    return PackTensors(
+        ids=moved(packed.ids),
+        positions=moved(packed.positions),
+        predicting=moved(packed.predicting),
+        targets=moved(packed.targets),
+        importance=moved(importance)
+        if isinstance(importance, np.ndarray)
+        else torch.full((len(packed.targets),), importance, device=device),
+        segments=Segments(packed.opening, len(packed.ids), packed.lengths, moved(edges), max(packed.lengths)),
+    )

@@ -1,0 +1,79 @@
+"""What `fedse.networks.decoding.triton_kernels` computes, in plain PyTorch: the same functions with the same arguments."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+
+def add_norm(hidden: torch.Tensor, added: torch.Tensor | None, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
+    if added is not None:
+        hidden += added
+    return functional.rms_norm(hidden, weight.shape, weight, epsilon)
+
+
+def silu_times(gate_up: torch.Tensor) -> torch.Tensor:
+    gate, up = gate_up.chunk(2, dim=-1)
+    return functional.silu(gate) * up
+
+
+def turn_and_store(
+    mixed: torch.Tensor,
+    turns: tuple[torch.Tensor, torch.Tensor],
+    positions: torch.Tensor,
+    slots: torch.Tensor,
+    norms: tuple[torch.Tensor, torch.Tensor, float] | None,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    heads: int,
+) -> torch.Tensor:
+    _, _, key_heads, size = keys.shape
+    apart = mixed.reshape(len(positions), heads + 2 * key_heads, size)
+    queries, new_keys, new_values = apart.split([heads, key_heads, key_heads], dim=1)
+    if norms is not None:
+        query_weight, key_weight, epsilon = norms
+        queries = functional.rms_norm(queries, (size,), query_weight, epsilon)
+        new_keys = functional.rms_norm(new_keys, (size,), key_weight, epsilon)
+    cosine, sine = (table[positions][:, None] for table in turns)
+
+    def turned(heads_: torch.Tensor) -> torch.Tensor:
+        first, second = heads_.float().chunk(2, dim=-1)
+        return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1).to(mixed.dtype)
+
+    rows = slots.repeat_interleave(len(positions) // len(slots))
+    keys[rows, positions] = turned(new_keys)
+    values[rows, positions] = new_values
+    return turned(queries)
+
+
+def attend(
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    starts: torch.Tensor,
+    slots: torch.Tensor,
+    live: torch.Tensor,
+    scale: float,
+) -> torch.Tensor:
+    total, heads, size = queries.shape
+    tokens, group = total // len(slots), heads // keys.shape[2]
+    out = torch.zeros_like(queries).view(len(slots), tokens, heads, size)
+    for piece in range(len(slots)):
+        if not live[piece]:
+            continue
+        for token in range(tokens):
+            seen = slice(0, int(starts[piece]) + token + 1)
+            key = keys[slots[piece], seen].repeat_interleave(group, dim=1).float()
+            value = values[slots[piece], seen].repeat_interleave(group, dim=1).float()
+            query = queries.view(len(slots), tokens, heads, size)[piece, token].float()
+            weight = torch.softmax(torch.einsum("hs,nhs->hn", query, key) * scale, dim=-1)
+            out[piece, token] = torch.einsum("hn,nhs->hs", weight, value).to(out.dtype)
+    return out.view(total, heads, size)
+
+
+def draw(logits: torch.Tensor, draws: torch.Tensor, temperatures: torch.Tensor) -> torch.Tensor:
+    warm = temperatures > 0
+    ladder = torch.softmax(logits.double() / torch.where(warm, temperatures, 1.0)[:, None], dim=-1).cumsum(dim=-1)
+    aims = draws[:, None] * ladder[:, -1:]
+    tokens = torch.searchsorted(ladder, aims, right=True).squeeze(1).clamp(max=logits.shape[1] - 1)
+    return torch.where(warm, tokens, logits.argmax(dim=-1))

@@ -1,0 +1,193 @@
+"""On a GPU: packed and recorded passes against the plain padded one, in float32 and in bfloat16."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from fedse.learners.imitation import Imitation
+from fedse.models.tiny import Tiny
+from fedse.networks.swap import load_adapter
+from fedse.networks.training.lora_vector import LoraVector
+from fedse.networks.training.packed_llama import PackedLlama
+from fedse.networks.training.passes import PackedPass, PaddedPass, Pass, RecordedPass, pass_for
+from fedse.networks.training.token_packing import Example
+from fedse.starts.demonstrations import Demonstrations
+from fedse.types import Lesson
+from fedse.worlds.maze import Maze
+from padded_reference import TARGETS, adapted, conversations, further_pairs, padded_gradient
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 1000,
+    "hidden_size": 192,
+    "intermediate_size": 512,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 2048,
+}
+
+
+def network(dtype: torch.dtype) -> Any:
+    torch.manual_seed(0)
+    return adapted(LlamaForCausalLM(LlamaConfig(**SHAPE)).to(dtype), TARGETS["all"]).to("cuda")
+
+
+def gradient_of(through: Pass, examples: Sequence[Example], opening: int) -> tuple[float, torch.Tensor]:
+    through.vector.gradient.zero_()
+    loss, _ = through.add_gradient(examples, opening, 1.0)
+    return loss.item(), through.vector.gradient.clone()
+
+
+def distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    return ((one - other).norm() / other.norm()).item()
+
+
+@pytest.mark.parametrize("opening", [0, 90])
+def test_float32_equals_the_padded_pass(opening: int) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = False
+    net = network(torch.float32)
+    through = pass_for(net, checkpointing=False)
+    assert type(through) is PackedPass
+    examples = conversations(400, 250, 700, 120, opening=90, vocabulary=1000)
+    loss, gradient = padded_gradient(net, examples)
+    found, packed = gradient_of(through, examples, opening)
+    assert found == pytest.approx(loss, rel=1e-5)
+    assert distance(packed, gradient) < 1e-4
+
+
+@pytest.mark.parametrize("way", ["recorded", "checkpointing", "not recorded", "padded", "further pairs"])
+@pytest.mark.parametrize("opening", [0, 90])
+def test_bfloat16_is_as_near_to_the_true_gradient_as_the_padded_pass(way: str, opening: int) -> None:
+    net = network(torch.bfloat16)
+    if way == "further pairs":
+        further_pairs(net, "residual", "lora_A.weight")
+    if way == "not recorded":
+        vector = LoraVector(net)
+        through: Pass = PackedPass(vector, PackedLlama(net, vector))
+    elif way == "padded":
+        from fedse.networks.training.padded_network import PaddedNetwork
+
+        vector = LoraVector(net)
+        through = PaddedPass(vector, PaddedNetwork(net, vector))
+    else:
+        through = pass_for(net, checkpointing=way == "checkpointing")
+        assert type(through) is RecordedPass
+    # The second has other sizes; the third is of the first's, so that a graph is replayed with other contents.
+    packs = [
+        conversations(*lengths, opening=90, vocabulary=1000, seed=seed)
+        for seed, lengths in enumerate([(400, 250, 700, 120), (1500, 95), (390, 260, 705, 120)])
+    ]
+    found = [gradient_of(through, examples, opening) for examples in packs]
+    padded = [padded_gradient(net, examples) for examples in packs]
+    true = [padded_gradient(net.float(), examples) for examples in packs]
+    for ours, theirs, exact in zip(found, padded, true, strict=True):
+        assert ours[0] == pytest.approx(exact[0], rel=1e-2)
+        assert distance(ours[1], exact[1]) < max(1.5 * distance(theirs[1], exact[1]), 0.01)
+        # bfloat16 alone moves the padded gradient by 0.08, and by 0.10 with further pairs.
+        assert distance(ours[1], exact[1]) < 0.15
+
+
+@pytest.mark.parametrize(("dtype", "way", "nearest"), [("bfloat16", RecordedPass, 0.15), ("float32", PackedPass, 1e-4)])
+def test_a_pass_reads_the_frozen_tensors_of_the_adapter_that_it_holds_now(
+    dtype: str, way: type[Pass], nearest: float
+) -> None:
+    """Smaller factors, not larger ones, make the other adapter: with factors 1.5 times as large the padded pass in bfloat16
+    is itself 0.46 away from the gradient in float32, and with these 0.06."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    net = network(torch.bfloat16)
+    adapter = further_pairs(net, "residual", "lora_A.weight")
+    other = replace(adapter, tensors={name: 0.7 * tensor for name, tensor in adapter.tensors.items()})
+    examples = conversations(400, 250, opening=90, vocabulary=1000)
+    net = net.to(getattr(torch, dtype))
+    first = pass_for(net, checkpointing=False)
+    assert type(first) is way
+    second = first.beside()
+    exact, true = network(torch.bfloat16).float(), {}
+    further_pairs(exact, "residual", "lora_A.weight")
+    for held in (adapter, other):
+        load_adapter(exact, held)
+        true[id(held)] = padded_gradient(exact, examples)[1]
+    assert distance(true[id(adapter)], true[id(other)]) > 0.5
+    for held, beside in ((adapter, other), (other, adapter), (adapter, adapter)):
+        first.begin(held)
+        second.begin(beside)
+        assert distance(gradient_of(first, examples, 90)[1], true[id(held)]) < nearest
+        assert distance(gradient_of(second, examples, 90)[1], true[id(beside)]) < nearest
+
+
+def test_recording_adds_a_gradient_once_and_on_top_of_what_is_there() -> None:
+    through = pass_for(network(torch.bfloat16), checkpointing=False)
+    examples = conversations(400, 250, opening=90, vocabulary=1000)
+    _, first = gradient_of(through, examples, 90)
+    _, replayed = gradient_of(through, examples, 90)
+    assert distance(replayed, first) < 0.01
+    through.add_gradient(examples, 90, 1.0)
+    assert distance(through.vector.gradient, 2 * first) < 0.01
+    others = conversations(1300, 95, opening=90, vocabulary=1000)
+    through.add_gradient(others, 90, 1.0)  # Recorded now, with a gradient already there.
+    _, theirs = gradient_of(through, others, 90)
+    through.vector.gradient.zero_()
+    for part in (examples, others):
+        through.add_gradient(part, 90, 0.5)
+    assert distance(through.vector.gradient, 0.5 * (first + theirs)) < 0.01
+
+
+def test_learning_on_a_gpu_goes_where_learning_on_a_cpu_goes() -> None:
+    world = Maze(rules="brief", observation_length="brief")
+    learned = {}
+    for device in ("cpu", "cuda"):
+        model = Tiny(width=64, layers=2, device=device)
+        shown = Demonstrations(12).trajectories("maze", "maze", world, model.chat, 0)
+        learned[device] = Imitation(model, learning_rate=3e-3, batch_size=2).learn(
+            Lesson(model.initial_adapter(0), shown, 1)
+        )
+    (_, on_cpu), (_, on_gpu) = learned["cpu"], learned["cuda"]
+    assert on_gpu["first_loss"] == pytest.approx(on_cpu["first_loss"], rel=0.02)
+    assert on_gpu["loss"] == pytest.approx(on_cpu["loss"], rel=0.05)
+
+
+@pytest.mark.parametrize("adapters", [2, 5])
+def test_adapters_trained_at_once_on_a_gpu_are_those_trained_one_after_another(adapters: int) -> None:
+    """Kernels that add up in any order make two runs of the same differ a little, so that is the measure."""
+    model = Tiny(width=64, layers=2, device="cuda", dtype="bfloat16")
+    shown = Demonstrations(40).trajectories(
+        "maze", "maze", Maze(rules="brief", observation_length="brief"), model.chat, 0
+    )
+    learner = Imitation(model, learning_rate=3e-3, batch_size=4)
+    start = model.initial_adapter(0)
+    lessons = [Lesson(start, shown[: 40 - 7 * number], number) for number in range(adapters)]
+
+    def changes(learned: Sequence[Any]) -> list[torch.Tensor]:
+        return [
+            torch.cat(
+                [torch.from_numpy(adapter.tensors[name] - start.tensors[name]).flatten() for name in start.tensors]
+            )
+            for adapter, _ in learned
+        ]
+
+    in_turn, again = (changes([learner.learn(lesson) for lesson in lessons]) for _ in range(2))
+    for _ in range(3):
+        at_once = changes(learner.learn_together(lessons))
+        for ours, one, other in zip(at_once, in_turn, again, strict=True):
+            assert distance(ours, one) < max(0.02, 2 * distance(other, one))
+    assert distance(in_turn[0], in_turn[1]) > 0.1
+
+
+def test_adapters_trained_at_once_never_record_in_the_same_stream() -> None:
+    """PyTorch hands out 32 streams in turn, and whoever draws some in between brings the first one round again."""
+    first = pass_for(network(torch.bfloat16), checkpointing=False)
+    assert type(first) is RecordedPass
+    passes = [first]
+    for drawn in (31, 30, 29):
+        for _ in range(drawn):
+            torch.cuda.Stream()
+        passes.append(first.beside())
+    assert len({through._graphs._stream.cuda_stream for through in passes}) == len(passes)
