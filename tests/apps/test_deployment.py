@@ -88,13 +88,13 @@ def test_sites_and_hub_are_killed_and_the_adapter_is_that_of_the_local_engine(lo
         done = len(d.reports("held"))
         hub = d.start_hub()
         # It said so once before, when the process of the run was killed.
-        wait_for(lambda: d.log("hub").count("Going on after round") >= 2, 180, "the run to go on")
+        wait_for(lambda: d.log("hub").count("Resuming after round") >= 2, 180, "the run to go on")
         (server,) = d.children("hub", "superlink")
         os.kill(server, signal.SIGKILL)
         wait_for(lambda: "Flower's server has ended (code -9). Going on" in d.log("hub"), 30, "the hub to notice")
         assert hub.wait(timeout=300) == 0
         assert d.adapter() == local.adapter.digest()
-        assert "Going on after round" in d.log("hub") and 2 <= done < 4
+        assert "Resuming after round" in d.log("hub") and 2 <= done < 4
         assert [report["round"] for report in d.reports("held")] == [1, 2, 3, 4]
         assert all(report["absent"] == {} for report in d.reports("held"))
         final = json.loads((d.runs / "held/evaluations/test-0004.json").read_text())

@@ -65,6 +65,8 @@ def model_card(exported: Exported) -> str:
         *_use(exported),
         "## Written by",
         "",
+        "This command, in the folder that holds the run:",
+        "",
         f"    {command}{f' --client {exported.client}' if exported.client else ''}",
     ]
     return "\n".join(lines) + "\n"

@@ -100,7 +100,7 @@ class Progress:
         if self.console.is_terminal:
             self._live.start()
         if 0 < event.round < event.rounds:
-            self.console.print(f"Going on after round {event.round} of {event.rounds}.")
+            self.console.print(f"Resuming after round {event.round} of {event.rounds}.")
 
     def _on_round_started(self, event: RoundStarted) -> None:
         self.round, self._in_round, self._scores = event.round, True, []
