@@ -6,9 +6,9 @@ packed   the learner as it is, one client after another
 together the learner as it is, all clients at once (not unless asked for with --ways)
 
 python benchmarks/learning.py --model nano --recipe recipes/nano.yaml --threads 1
-python benchmarks/learning.py --model smollm2-shape --trajectories 128 --tokens 2048 --batch 32 --output learning.json
+python benchmarks/learning.py --model SmolLM2-135M --trajectories 128 --tokens 2048 --batch 32 --output learning.json
 
-`smollm2-shape` is SmolLM2-135M with random weights: as fast as the real one, and nothing to download. Without a recipe
+Names of `shapes.py`, such as `SmolLM2-135M`, are networks with random weights: nothing to download. Without a recipe
 trajectories are random tokens: an opening that all share, then observations and replies in turn, up to a random length.
 """
 
@@ -264,7 +264,7 @@ def likeness(one: Adapter, other: Adapter, start: Adapter) -> float:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--model", default="smollm2-shape", help="nano, smollm2-shape, a folder or a name on the hub")
+    options.add_argument("--model", default="SmolLM2-135M", help="nano, a shape, a folder or a name on the hub")
     options.add_argument("--device", default="auto")
     options.add_argument("--threads", type=int)
     options.add_argument("--recipe", type=Path, help="demonstrations of this recipe's worlds, one client after another")

@@ -6,42 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import yaml
+from shapes import SHAPES, model_class
 
-from fedse.models.causal_lm import CausalLM
 from fedse.models.huggingface import HuggingFace
 from fedse.models.nano import Nano
-from fedse.models.tiny import byte_tokenizer
 from fedse.plugins import resolve
 from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Outcome, Purpose, Trajectory
 
 
-class SmolLM2Shape(CausalLM):
-    name = "benchmark/smollm2-shape"
-
-    def load(self, dtype: Any) -> tuple[Any, Any]:
-        from transformers import LlamaConfig, LlamaForCausalLM
-
-        config = LlamaConfig(
-            vocab_size=49_152,
-            hidden_size=576,
-            intermediate_size=1536,
-            num_hidden_layers=30,
-            num_attention_heads=9,
-            num_key_value_heads=3,
-            max_position_embeddings=8192,
-            tie_word_embeddings=True,
-        )
-        torch.manual_seed(0)
-        return LlamaForCausalLM(config).to(dtype), byte_tokenizer()
-
-
 def model_of(name: str, device: str, threads: int | None) -> Any:
-    made = {"nano": Nano, "smollm2-shape": SmolLM2Shape}.get(name)
     settings: dict[str, Any] = {"device": device, "threads": threads}
-    return made(**settings) if made else HuggingFace(path=name, **settings)
+    if name == "nano":
+        return Nano(**settings)
+    if name in SHAPES:
+        return model_class(name)(**settings)
+    return HuggingFace(path=name, **settings)
 
 
 def random_trajectories(

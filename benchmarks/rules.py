@@ -1,7 +1,7 @@
 """What a learning rule costs beside imitation, on the same trajectories in batches of the same size.
 
 python benchmarks/rules.py --model nano --recipe recipes/nano.yaml --trajectories 32 --threads 1
-python benchmarks/rules.py --model smollm2-shape --trajectories 128 --tokens 1024 --batch 32 --epochs 2
+python benchmarks/rules.py --model SmolLM2-135M --trajectories 128 --tokens 1024 --batch 32 --epochs 2
 
 Half of the trajectories, taken in turn, count as failures at the task of the one before: so every rule has something to
 compare. Rules differ in how much they learn from in a round; what is told is the time for each token that went through the
@@ -54,7 +54,7 @@ def seconds_of(work: Callable[[], Any], on_gpu: bool) -> tuple[float, float, Any
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--model", default="smollm2-shape", help="nano, smollm2-shape, a folder or a name on the hub")
+    options.add_argument("--model", default="SmolLM2-135M", help="nano, a shape, a folder or a name on the hub")
     options.add_argument("--device", default="auto")
     options.add_argument("--threads", type=int)
     options.add_argument("--recipe", type=Path, help="demonstrations of this recipe's first world")

@@ -46,7 +46,7 @@ class Part:
 
 def gpu(static: bool) -> list[Part]:
     rollouts = ("rollouts_gpu.py", "--model", "smollm2", "--slots", "256", "--episodes", "256")
-    learning = ("learning.py", "--model", "smollm2-shape")
+    learning = ("learning.py", "--model", "SmolLM2-135M")
     several = ("--clients", "5", "--trajectories", "200", "--shortest", "200", "--tokens", "620", "--opening", "120")
     ways = ("--ways", "generate", *(["static"] if static else []))
     return [
