@@ -18,6 +18,7 @@ pytest.importorskip("flwr")
 
 import fedse
 from fedse.apps.hub_file import load_for_hub, told_worlds_of
+from fedse.apps.site import run_site
 from fedse.apps.site_file import load_site
 from fedse.apps.worker import Worker
 from fedse.cli import app
@@ -169,8 +170,10 @@ def test_site_and_experiment_say_alike_whether_updates_are_masked(tmp_path: Path
         load_site(files["east"])
     masked = make_sites(tmp_path / "masked")["east"]
     masked.write_text(masked.read_text().partition("secure_sum:")[0])
-    with pytest.raises(BadInput, match="this file names no keys for it: run `fedse site key`"):
-        load_site(masked)
+    site = load_site(masked)  # It is made before its keys are.
+    for work in (run_site, Worker):
+        with pytest.raises(BadInput, match="the site's file names no keys for it: run `fedse site key`"):
+            work(site, print)
 
 
 def test_a_wrong_key_of_ones_own_is_noticed(tmp_path: Path) -> None:

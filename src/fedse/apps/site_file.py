@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from fedse.apps.budget import BudgetOptions
 from fedse.apps.hub_file import ELSEWHERE, load_without_worlds, refuse_what_needs_one_machine, told_worlds_of
-from fedse.apps.site_sums import SiteSumOptions, check_agreed
+from fedse.apps.site_sums import SiteSumOptions, check_masked
 from fedse.errors import BadInput
 from fedse.experiments.client_options import ClientOptions
 from fedse.experiments.file import explain
@@ -111,7 +111,7 @@ def load_site(path: Path) -> Site:
             "them here, such as `worlds: [maze]`."
         )
     refuse_what_needs_one_machine(options.experiment, own)
-    check_agreed(path, options.secure_sum, common)
+    check_masked(path, options.secure_sum, common)
     if (own.name, own.sharing, own.sending) != (common.name, common.sharing, common.sending):
         raise BadInput(f"{path}: settings may not change name, sharing or sending: they are agreed with the hub.")
     site = own.clients.get(options.name)

@@ -28,17 +28,21 @@ class SiteSumOptions(PluginOptions):
     """Fewest sites of a sum, whatever the experiment says."""
 
 
-def check_agreed(path: Path, options: SiteSumOptions | None, experiment: Experiment) -> None:
-    """Whether updates are masked is for site and experiment to say alike."""
-    if options is None and experiment.sending.secure_sum is not None:
-        raise BadInput(
-            f"{path}: the experiment has `sending.secure_sum`, and this file names no keys for it: run `fedse site key`, "
-            "give the public key to the other sites, and list theirs as `secure_sum: {sites: {NAME: KEY}}`."
-        )
+def check_masked(path: Path, options: SiteSumOptions | None, experiment: Experiment) -> None:
+    """Refuse an experiment that sends in the clear what this site sends masked."""
     if options is not None and experiment.sending.secure_sum is None:
         raise BadInput(
             f"{path}: `secure_sum` says that updates leave this site masked, and the experiment has no "
             "`sending.secure_sum`: use an experiment that has it, or delete the key here to send updates in the clear."
+        )
+
+
+def check_keys(options: SiteSumOptions | None, experiment: Experiment) -> None:
+    """Refuse to work without the keys that an experiment needs. A site is made before its keys are."""
+    if options is None and experiment.sending.secure_sum is not None:
+        raise BadInput(
+            "the experiment has `sending.secure_sum`, and the site's file names no keys for it: run `fedse site key`, give the "
+            "public key to the other sites, and list theirs in site.yaml as `secure_sum: {sites: {NAME: KEY}}`."
         )
 
 
@@ -47,6 +51,7 @@ def own_member(name: str, options: SiteSumOptions | None) -> Callable[[Experimen
 
     def member(experiment: Experiment, run: RunFolder, client: str) -> SumMember | None:
         del run  # What was answered belongs to the key, and lies beside it.
+        check_keys(options, experiment)
         agreed = experiment.sending.secure_sum
         if options is None or agreed is None or client not in experiment.learners():
             return None
