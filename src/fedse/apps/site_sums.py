@@ -41,8 +41,8 @@ def check_keys(options: SiteSumOptions | None, experiment: Experiment) -> None:
     """Refuse to work without the keys that an experiment needs. A site is made before its keys are."""
     if options is None and experiment.sending.secure_sum is not None:
         raise BadInput(
-            "the experiment has `sending.secure_sum`, and the site's file names no keys for it: run `fedse site key`, give the "
-            "public key to the other sites, and list theirs in site.yaml as `secure_sum: {sites: {NAME: KEY}}`."
+            "the experiment has `sending.secure_sum`, and the site's file names no keys for it: run `fedse site key`, give "
+            "the public key to the other sites, and list theirs in site.yaml as `secure_sum: {sites: {NAME: KEY}}`."
         )
 
 
