@@ -80,6 +80,14 @@ class TooMuchLeaves(FedseError):
     """An update is larger than the site lets out."""
 
 
+class OutOfRange(FedseError):
+    """An update goes further than a secure sum can hold."""
+
+
+class SumRefused(FedseError):
+    """A hub asks a site for a secure sum that the site does not take part in."""
+
+
 class OldRound(FedseError):
     """A hub asks a site for a round before the one it answered last."""
 

@@ -15,10 +15,8 @@ Vector = npt.NDArray[np.float32]
 Tensors = Mapping[str, Vector]
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
 """Names and shapes of an adapter's tensors in sorted name order: the header of a packed adapter."""
-
 Shared = Mapping[str, Tensors]
 """Numbers that plug-ins share through the server, by the name under which they share them."""
-
 Library = Mapping[str, Vector]
 """Adapters by the names of the clients that sent them, packed like the shared pairs of a broadcast adapter."""
 
@@ -242,6 +240,8 @@ class RoundTask:
     """Clients whose updates the adapter was made of."""
     library: Library = field(default_factory=dict)
     """What each client sent last, where the mix asks for it."""
+    participants: tuple[str, ...] = ()
+    """Clients whose updates are to be summed under masks, by name; nobody where updates are sent in the clear."""
 
     @property
     def name(self) -> str:
@@ -279,13 +279,15 @@ class WorldScore:
 
 
 Precision = Literal["float32", "float16", "int8"]
+Masked = Literal["sum32", "sum64"]
+"""What a client adds to a secure sum, modulo 2^32 or 2^64: by itself it tells nothing."""
 
 
 @dataclass(frozen=True)
 class Encoded:
     """A packed adapter as it crosses the wire, in one array; `adapters/rounding.py` makes and reads it."""
 
-    precision: Precision
+    precision: Precision | Masked
     array: npt.NDArray[Any]
 
 
@@ -293,7 +295,7 @@ class Encoded:
 class ClientUpdate:
     """The only thing that leaves a client: numbers under known names, and no text.
 
-    `vector` is missing when the client had nothing to learn from.
+    `vector` is missing when the client had nothing to learn from, and in a secure sum always: `encoded` is masked then.
     """
 
     client: str
@@ -366,9 +368,8 @@ class Teach:
 Work = Generator[Play | Teach, Any, ClientUpdate]
 """A client's task under way: what it asks for, what it is answered, and the update in the end."""
 Played = Generator[Play, list[Trajectory], list[Trajectory]]
-"""Trajectories, on the way to which further episodes may be asked for."""
 Planned = Generator[Play, list[Trajectory], list[Episode]]
-"""Episodes, likewise."""
+"""Trajectories or episodes, on the way to which further episodes may be asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,7 +306,7 @@ def test_a_worker_does_only_what_its_own_file_says(kit: Path) -> None:
     said: list[str] = []
     worker = Worker(load_site(kit / "site.yaml"), said.append)
     for wrong in ({"terms": "other"}, {"run": "other"}, {"client": "west"}):
-        assert worker.answer(task_of(kit, **wrong)).header == {"format": 4, "failure": "OtherTerms"}
+        assert worker.answer(task_of(kit, **wrong)).header == {"format": 5, "failure": "OtherTerms"}
     assert not (kit / "data/small/clients/east/ledger.jsonl").exists()
     assert "use the same file" in said[0]
 
@@ -341,7 +341,7 @@ def test_the_sites_own_cap_holds(kit: Path) -> None:
         file.write("max_megabytes: 0.0001\n")
     said: list[str] = []
     worker = Worker(load_site(kit / "site.yaml"), said.append)
-    assert worker.answer(task_of(kit)).header == {"format": 4, "failure": "TooMuchLeaves"}
+    assert worker.answer(task_of(kit)).header == {"format": 5, "failure": "TooMuchLeaves"}
     assert "more than sending.max_megabytes = 0.0001 allows" in said[-1]
 
 

@@ -31,6 +31,7 @@ def attempts(buffer: Path) -> list[tuple[object, ...]]:
     "settings",
     [
         pytest.param([], id="plain", marks=pytest.mark.torture),
+        pytest.param(["sending.secure_sum.least=2"], id="secure sum", marks=pytest.mark.torture),
         pytest.param(
             [
                 "aggregator=fedex_lora",

@@ -166,7 +166,7 @@ def test_every_field_has_its_type_its_range_and_its_list(change: dict[str, Any])
         "",
         "{",
         "\ud800",
-        '{"format": 4, "failure": 1e999}',
+        '{"format": 5, "failure": 1e999}',
         json.dumps({**HONEST.header, "note": "x" * 40_000_000}),
         '{"counts": {"explored": ' + "9" * 5000 + "}}",
     ],
@@ -250,12 +250,12 @@ def test_an_error_that_is_on_no_list_is_another() -> None:
 
 
 def test_who_introduces_itself_without_a_key_says_a_name_and_nothing_else() -> None:
-    assert read_introduction(records('{"format": 4, "site": "west"}')) == "west"
+    assert read_introduction(records('{"format": 5, "site": "west"}')) == "west"
     for header in (
-        '{"format": 4, "site": ["west"]}',
-        '{"format": 4}',
+        '{"format": 5, "site": ["west"]}',
+        '{"format": 5}',
         "{}",
-        '{"format": 4, "site": "' + "x" * 2000 + '"}',
+        '{"format": 5, "site": "' + "x" * 2000 + '"}',
     ):
         with pytest.raises(Unexpected):
             read_introduction(records(header))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedse.types import Encoded, Precision, Vector
+from fedse.types import Encoded, Masked, Precision, Vector
 
 BLOCK = 256
 """Values that share one scale in int8."""
@@ -31,7 +31,7 @@ def encode(vector: Vector, broadcast: Vector, precision: Precision) -> Encoded:
 
 
 def decode(encoded: Encoded, broadcast: Vector) -> Vector:
-    """The adapter that was encoded, as near as the precision allows. Raises `ValueError` when it does not fit."""
+    """The adapter that was sent in the clear, as near as the precision allows. Raises `ValueError` when it does not fit."""
     array = encoded.array
     if encoded.precision == "float32":
         return np.asarray(array, dtype=np.float32)
@@ -44,8 +44,10 @@ def decode(encoded: Encoded, broadcast: Vector) -> Vector:
     return broadcast + (steps * scales[:, None]).ravel()[: broadcast.size]
 
 
-def encoded_form(precision: Precision, size: int) -> tuple[str, int]:
+def encoded_form(precision: Precision | Masked, size: int) -> tuple[str, int]:
     """Type and number of the values in the array of an adapter of so many values."""
+    if precision in ("sum32", "sum64"):
+        return ("<u4" if precision == "sum32" else "<u8"), size + 1
     if precision == "float32":
         return "<f4", size
     return ("<f2", size) if precision == "float16" else ("|u1", 4 * -(-size // BLOCK) + size)

@@ -19,7 +19,7 @@ from safetensors.numpy import load, save
 
 from fedse.adapters.packing import length, pack, slices
 from fedse.adapters.plan import factor, in_turn, part, plan_of, sent
-from fedse.aggregators.rule import EQUAL_UPDATES, MEAN_PRODUCT, MIXED_RANKS, PROMISES
+from fedse.aggregators.rule import EQUAL_UPDATES, MEAN_PRODUCT, MIXED_RANKS, ONLY_THE_SUM, PROMISES
 from fedse.errors import BadInput
 from fedse.plugins.promises import Finding, demand, expected, try_promises
 from fedse.protocols import Aggregator, StoredUpdate
@@ -331,6 +331,23 @@ def _mixed_ranks(factory: AggregatorFactory) -> str:
     return f"ranks {ranks} give an adapter of rank {_RANK}, its product differs from the mean of products by {gap:.2g}"
 
 
+def _only_the_sum(factory: AggregatorFactory) -> str:
+    if ONLY_THE_SUM not in _promised(factory):
+        return "not promised; refused with `sending.secure_sum`"
+    of_all = of_mean = some_state()
+    aggregator, worst = factory(), 0.0
+    for number in range(3):
+        updates = some_updates(aggregator, of_all, seed=number)
+        asked = asked_of(aggregator, of_all)
+        mean = np.mean([update.read().astype(np.float64) for update in updates], axis=0)
+        of_all, _ = aggregator.aggregate(of_all, updates)
+        of_mean, _ = aggregator.aggregate(of_mean, [HeldUpdate("", asked.layout, mean.astype(np.float32))])
+        worst = max(worst, _difference(effect(of_mean.adapter), effect(of_all.adapter)))
+        worst = max(worst, _difference(_in_double(of_mean.memory), _in_double(of_all.memory)))
+    demand(worst <= _TOLERANCE, f"over three rounds the mean of the updates gives something else, by {worst:.2g}")
+    return f"over three rounds the mean of the updates gives the same within {worst:.1g}"
+
+
 _PROMISES: dict[str, Callable[[AggregatorFactory], str]] = {
     "declarations": _declares,
     "next state": _next_state,
@@ -344,4 +361,5 @@ _PROMISES: dict[str, Callable[[AggregatorFactory], str]] = {
     EQUAL_UPDATES: _equal_updates,
     MEAN_PRODUCT: _mean_product,
     MIXED_RANKS: _mixed_ranks,
+    ONLY_THE_SUM: _only_the_sum,
 }

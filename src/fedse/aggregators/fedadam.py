@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from fedse.aggregators.rule import ONLY_THE_SUM
 from fedse.aggregators.server_optimiser import Change, ServerOptimiser, remembered
 from fedse.plugins import PluginOptions
 from fedse.types import Tensors, Vector
@@ -37,6 +38,7 @@ class FedAdam(ServerOptimiser):
     """Adam on the mean change of the adapters. A variant overrides `second`."""
 
     Options = FedAdamOptions
+    promises = frozenset({ONLY_THE_SUM})
 
     def __init__(self, **options: float) -> None:
         self.options = FedAdamOptions.model_validate(options)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from fedse.aggregators.rule import EQUAL_UPDATES
+from fedse.aggregators.rule import EQUAL_UPDATES, ONLY_THE_SUM
 from fedse.aggregators.server_optimiser import Change, ServerOptimiser, remembered
 from fedse.plugins import PluginOptions
 from fedse.types import Tensors, Vector
@@ -41,7 +41,7 @@ class FedAvgM(ServerOptimiser):
         self.options = FedAvgMOptions.model_validate(options)
         # Without memory the first plain step at rate 1 is the mean change itself.
         plain = self.options.learning_rate == 1 and not self.options.nesterov
-        self.promises = frozenset({EQUAL_UPDATES} if plain else ())
+        self.promises = frozenset({EQUAL_UPDATES, ONLY_THE_SUM} if plain else {ONLY_THE_SUM})
 
     def step(self, change: Change, memory: Tensors) -> tuple[Change, dict[str, Vector]]:
         momentum = self.options.momentum * remembered(memory, "momentum", change) + change

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from fedse.adapters.plan import TensorPlan
 from fedse.aggregators.mean import Mean
+from fedse.aggregators.rule import EQUAL_UPDATES, ONLY_THE_SUM
 
 
 class FedSaLora(Mean):
     """The mean of A; each client keeps a B of its own: personal agents, half the upload."""
 
     plan = TensorPlan(trained="AB", sent="A")
+    promises = frozenset({EQUAL_UPDATES, ONLY_THE_SUM})

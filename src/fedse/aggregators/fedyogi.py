@@ -11,11 +11,14 @@ from __future__ import annotations
 import numpy as np
 
 from fedse.aggregators.fedadam import FedAdam
+from fedse.aggregators.rule import ONLY_THE_SUM
 from fedse.aggregators.server_optimiser import Change
 
 
 class FedYogi(FedAdam):
     """Yogi on the mean change of the adapters."""
+
+    promises = frozenset({ONLY_THE_SUM})
 
     def second(self, before: Change, square: Change) -> Change:
         return before - (1 - self.options.beta2) * square * np.sign(before - square)

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from fedse.adapters.plan import TensorPlan
 from fedse.aggregators.mean import Mean
-from fedse.aggregators.rule import EQUAL_UPDATES, MEAN_PRODUCT
+from fedse.aggregators.rule import EQUAL_UPDATES, MEAN_PRODUCT, ONLY_THE_SUM
 
 
 class FfaLora(Mean):
     """The mean of B; A stays as it was drawn and is neither trained nor sent: exact, half the upload."""
 
     plan = TensorPlan(trained="B", sent="B")
-    promises = frozenset({EQUAL_UPDATES, MEAN_PRODUCT})
+    promises = frozenset({EQUAL_UPDATES, MEAN_PRODUCT, ONLY_THE_SUM})

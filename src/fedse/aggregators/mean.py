@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedse.adapters.packing import length
-from fedse.aggregators.rule import EQUAL_UPDATES, Result, Rule
+from fedse.aggregators.rule import EQUAL_UPDATES, ONLY_THE_SUM, Result, Rule
 from fedse.protocols import StoredUpdate
 from fedse.types import ServerState
 
@@ -28,12 +28,14 @@ class Mean(Rule):
     A variant with weights overrides `weights`.
     """
 
-    promises = frozenset({EQUAL_UPDATES})
+    promises = frozenset({EQUAL_UPDATES, ONLY_THE_SUM})
     plain_mean = True
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
         cls.plain_mean = False
+        if "promises" not in vars(cls):  # What a variant changes may need single updates.
+            cls.promises = cls.promises - {ONLY_THE_SUM}
 
     def weights(self, updates: Sequence[StoredUpdate]) -> npt.NDArray[np.float64]:
         return np.ones(len(updates))

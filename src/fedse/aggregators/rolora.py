@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from fedse.adapters.plan import IN_TURN
 from fedse.aggregators.mean import Mean
-from fedse.aggregators.rule import EQUAL_UPDATES, MEAN_PRODUCT
+from fedse.aggregators.rule import EQUAL_UPDATES, MEAN_PRODUCT, ONLY_THE_SUM
 
 
 class RoLora(Mean):
     """The mean of B after odd rounds and of A after even ones; the other factor is neither trained nor sent: exact."""
 
     plan = IN_TURN
-    promises = frozenset({EQUAL_UPDATES, MEAN_PRODUCT})
+    promises = frozenset({EQUAL_UPDATES, MEAN_PRODUCT, ONLY_THE_SUM})

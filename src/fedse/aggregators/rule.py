@@ -22,7 +22,9 @@ MEAN_PRODUCT = "mean product"
 """The next adapter's product B A is the mean of the clients' products, not only that of means."""
 MIXED_RANKS = "mixed ranks"
 """Updates may have fewer or more ranks than the broadcast adapter."""
-PROMISES = (EQUAL_UPDATES, MEAN_PRODUCT, MIXED_RANKS)
+ONLY_THE_SUM = "only the sum"
+"""The mean of the updates, in the place of all of them, gives the same: a secure sum is enough for it."""
+PROMISES = (EQUAL_UPDATES, MEAN_PRODUCT, MIXED_RANKS, ONLY_THE_SUM)
 
 PIECE = 1 << 20
 """Values of all clients together that a rule which compares them holds at once."""

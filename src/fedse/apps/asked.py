@@ -53,6 +53,7 @@ class Header(BaseModel):
     shared: Annotated[dict[_Word, dict[_Word, tuple[_Shape, tuple[_Number, ...]]]], Field(max_length=100)]
     contributed: Annotated[tuple[_Name, ...], Field(max_length=100_000)]
     library: Annotated[tuple[_Name, ...], Field(max_length=100_000)]
+    participants: Annotated[tuple[_Name, ...], Field(max_length=100_000)]
     seal: _Name = ""
 
 
@@ -113,6 +114,7 @@ def read_task(head: Header, array: Any, expected: Expected) -> RoundTask:
         shared=_shared(head, expected.shares),
         contributed=head.contributed,
         library=library,
+        participants=head.participants,
     )
 
 

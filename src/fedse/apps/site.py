@@ -22,6 +22,7 @@ from fedse.apps.client_app import WORKER
 from fedse.apps.launch import TOLD
 from fedse.apps.private import socket_folder
 from fedse.apps.site_file import Site
+from fedse.apps.site_sums import check_keys
 from fedse.apps.worker import Worker
 from fedse.engines.flower.settings import environment, prepare
 from fedse.engines.flower.wire import SITE
@@ -58,6 +59,7 @@ class Refused(FedseError):
 def run_site(site: Site, say: Say) -> None:
     """Work for the hub until the process is stopped."""
     prepare("fedse site")
+    check_keys(site.options.secure_sum, site.experiment)
     if site.options.insecure:
         say(INSECURE)
     wait_for_hub(site, say)

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from fedse.apps.budget import BudgetOptions
 from fedse.apps.hub_file import ELSEWHERE, load_without_worlds, refuse_what_needs_one_machine, told_worlds_of
+from fedse.apps.site_sums import SiteSumOptions, check_masked
 from fedse.errors import BadInput
 from fedse.experiments.client_options import ClientOptions
 from fedse.experiments.file import explain
@@ -47,6 +48,8 @@ class SiteOptions(PluginOptions):
     """Refuse to send more than this in one update, whatever the experiment allows."""
     budget: BudgetOptions = BudgetOptions()
     """Most of what the hub may ask for in one run."""
+    secure_sum: SiteSumOptions | None = None
+    """With whom the site takes part in secure sums; it sends no update in the clear then."""
     settings: list[str] = Field(default_factory=list)
     """Changes for this machine, such as model.device=cuda, as after --set. They cannot change what is sent."""
 
@@ -78,6 +81,9 @@ def load_site(path: Path) -> Site:
     here = path.resolve().parent
     given = {name: getattr(options, name) for name in (*PROTECTION, "experiment", "folder")}
     files = {name: here / value for name, value in given.items() if value is not None}
+    if options.secure_sum is not None:
+        summing = options.secure_sum.model_copy(update={"key": here / options.secure_sum.key})
+        options = options.model_copy(update={"secure_sum": summing})
     options = options.model_copy(update=files)
     for name in PROTECTION:
         if options.insecure and name in files:
@@ -105,6 +111,7 @@ def load_site(path: Path) -> Site:
             "them here, such as `worlds: [maze]`."
         )
     refuse_what_needs_one_machine(options.experiment, own)
+    check_masked(path, options.secure_sum, common)
     if (own.name, own.sharing, own.sending) != (common.name, common.sharing, common.sending):
         raise BadInput(f"{path}: settings may not change name, sharing or sending: they are agreed with the hub.")
     site = own.clients.get(options.name)

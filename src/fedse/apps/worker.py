@@ -14,6 +14,7 @@ from fedse.adapters.plan import plan_of
 from fedse.apps import asked
 from fedse.apps.budget import Account
 from fedse.apps.site_file import Site
+from fedse.apps.site_sums import own_member
 from fedse.clients.own_record import OwnRecord
 from fedse.engines.flower.seal import SealOfHub
 from fedse.engines.flower.wire import (
@@ -55,7 +56,8 @@ class Worker:
         components = build_components(experiment)
         self._record = OwnRecord(RunFolder(site.run_folder).client_folder(site.name))
         self._record.check()
-        (self._client,) = build_clients(experiment, components, RunFolder(site.run_folder))
+        member = own_member(site.name, site.options.secure_sum)
+        (self._client,) = build_clients(experiment, components, RunFolder(site.run_folder), member=member)
         self._client.door.names = names_of(experiment, self._client.site.places, site.common)
         self._client.door.withheld = ORACLES
         sites = Sites(
@@ -186,4 +188,6 @@ def _in_words(answer: ClientReply) -> str:
         return f"given up ({answer.kind})"
     if answer.encoded is None:
         return "answered without an adapter"
+    if answer.vector is None:
+        return f"answered with its part of a secure sum, {answer.encoded.array.nbytes / 1e6:.3f} MB"
     return f"answered with an adapter of {answer.encoded.array.nbytes / 1e6:.3f} MB"

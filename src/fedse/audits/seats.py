@@ -37,8 +37,8 @@ class Seen:
 
     initial: Adapter
     entered: Adapter
-    update: Adapter
-    """What the client sent, as the hub reads it."""
+    update: Adapter | None
+    """What the client sent, as the hub reads it; None in a secure sum, of which the hub reads what came of all updates."""
     broadcast: Adapter
     """What came of all updates."""
     final: Adapter
@@ -61,7 +61,7 @@ def seen(server: Server, client: Client, number: int) -> Seen | None:
     return Seen(
         initial=server.load(0).adapter,
         entered=before.adapter,
-        update=_as_read(client, number, before.adapter, learned),
+        update=None if client.door.member else _as_read(client, number, before.adapter, learned),
         broadcast=server.load(number).adapter,
         final=mean_of_last(server.run, server.run.last_round() or 0, server.mean_of_last),
     )
@@ -70,6 +70,8 @@ def seen(server: Server, client: Client, number: int) -> Seen | None:
 def attacks(found: Seen) -> Iterator[Attack]:
     yield Attack(CONTROL, "loss", found.initial)
     for seat, adapter in ((HUB, found.update), (OTHER_SITE, found.broadcast)):
+        if adapter is None:
+            continue
         yield Attack(seat, "loss", adapter)
         yield Attack(seat, "change in the round", adapter, found.entered)
         yield Attack(seat, "change since the beginning", adapter, found.initial)

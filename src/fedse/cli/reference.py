@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from fedse.cli.console import say
+from fedse.plugins import PluginOptions
 
 
 def reference() -> None:
@@ -47,6 +48,8 @@ def render() -> str:
     for name, field in Experiment.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel) and not _kind(field):
             lines += ["", f"### {name}", "", _first_line(field.annotation), "", *_table(field.annotation)]
+            for inner, options in _not_always_there(field.annotation):
+                lines += ["", f"### {name}.{inner}", "", _first_line(options), "", *_table(options)]
     for kind, plugins in KNOWN.items():
         lines += ["", f"## Slot: {kind}"]
         for name in plugins:
@@ -82,6 +85,14 @@ def _table(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
         yield f"| `{prefix}{name}` | {_type(field)} | {_default(field)} | {meaning} |"
 
 
+def _not_always_there(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+    """Options inside a section that are null by default, which have a table of their own."""
+    for name, field in model.model_fields.items():
+        for inner in get_args(field.annotation):
+            if isinstance(inner, type) and issubclass(inner, PluginOptions):
+                yield name, inner
+
+
 def _nested(model: type[BaseModel]) -> bool:
     """Options inside a plug-in's options are shown in its own table; the experiment's sections get tables of their own."""
     return model.__name__ != "Experiment"
@@ -110,7 +121,7 @@ def _name(annotation: Any) -> str:
             annotation.__name__, annotation.__name__
         )
     arguments = get_args(annotation)
-    if all(isinstance(argument, str) for argument in arguments):
+    if all(isinstance(argument, str | int) for argument in arguments):
         return " or ".join(f"`{argument}`" for argument in arguments)
     if get_origin(annotation) is list:
         return f"list of {_name(arguments[0])}"

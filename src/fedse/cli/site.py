@@ -31,6 +31,27 @@ def init(
         say(f"{kit} could not be deleted: delete it, it holds the site's secret key.")
 
 
+@app.command("key")
+def key(
+    folder: Annotated[Path, typer.Argument(help="The site's folder.")],
+) -> None:
+    """Make the site's key for secure sums, unless it is there, and print the public half for the other sites' files."""
+    import importlib.util
+
+    from fedse.errors import BadInput, MissingExtra
+
+    if not folder.is_dir():
+        raise BadInput(f"{folder} is no folder: make the site first, with `fedse site init`.")
+    if importlib.util.find_spec("cryptography") is None:
+        raise MissingExtra("fedse site key", "cryptography", "secure")
+    from fedse.privacy.sum_keys import make_key, public_text, read_key
+
+    make_key(folder / "sum.key")
+    say(f"Secret: {folder / 'sum.key'}   (it stays on this machine)")
+    say("For `secure_sum.sites` of the other sites' files; bring it there by a way that the hub has no hand in:")
+    say(f"  {folder.resolve().name}: {public_text(read_key(folder / 'sum.key'))}")
+
+
 @app.command("run")
 def run(
     file: Annotated[Path, typer.Argument(help="The site's folder, or its file.")],

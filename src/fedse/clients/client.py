@@ -77,6 +77,7 @@ class Client:
 
         No adapter is held while others have their turn: there may be a thousand clients.
         """
+        self.door.admit(task)
         found = yield from self.adapters.tried(task, self.site)
         entering = partial(self.adapters.entering, task, found)
         if task.kind == "train":
@@ -143,4 +144,4 @@ class Client:
             shared={plugin.shares: plain(plugin.give(task.round)) for plugin in self._sharing if task.kind == "train"},
             probes={name: found for name, found in scores.items() if name != EVALUATION},
         )
-        return self.door.release(update, part_to_send(task, self.adapters.plan))
+        return self.door.release(update, part_to_send(task, self.adapters.plan), task)

@@ -23,6 +23,8 @@ from fedse.experiments.components import (
 )
 from fedse.experiments.known_before import expected_of
 from fedse.experiments.options import Experiment
+from fedse.experiments.secure_sums import make_keys
+from fedse.federation.exchange import Summing
 from fedse.federation.server import Server
 from fedse.federation.sites import Household, Sites
 from fedse.plugins import build
@@ -146,6 +148,8 @@ def assemble(
         expected=expected_of(experiment),
     )
     if components is not None:
+        # Before other processes look for them.
+        make_keys(experiment, run)
         clients = cache(lambda: build_clients(experiment, components, run))
         sites = replace(
             sites,
@@ -166,6 +170,7 @@ def assemble(
         {name: options.joins for name, options in experiment.clients.items()},
         experiment.evaluation.mean_of_last,
         experiment.has_library(),
+        Summing(options, frozenset(experiment.learners())) if (options := experiment.sending.secure_sum) else None,
     )
 
     def initial_adapter() -> Adapter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fedse.adapters.plan import plan_of
@@ -24,8 +24,10 @@ from fedse.experiments.components import (
 )
 from fedse.experiments.known_before import names_of
 from fedse.experiments.options import Experiment
+from fedse.experiments.secure_sums import member_on_this_machine
 from fedse.plugins import build, capability, is_inline
 from fedse.privacy.door import Door
+from fedse.privacy.secure_sum import SumMember
 from fedse.probes.after_learning import AfterLearning
 from fedse.probes.evaluation import Evaluation
 from fedse.protocols import Mix
@@ -66,11 +68,17 @@ def build_components(experiment: Experiment, players: MakePlayers = make_players
     )
 
 
-def build_clients(experiment: Experiment, components: Components, run: RunFolder, only: str = "") -> list[Client]:
-    """The clients of an experiment, or one of them."""
+def build_clients(
+    experiment: Experiment,
+    components: Components,
+    run: RunFolder,
+    only: str = "",
+    member: Callable[[Experiment, RunFolder, str], SumMember | None] = member_on_this_machine,
+) -> list[Client]:
+    """The clients of an experiment, or one of them. `member` makes what each needs for secure sums."""
     run.keep_clients_private()
     return [
-        _build_client(experiment, components, run.client_folder(name), name, origins)
+        _build_client(experiment, components, run.client_folder(name), name, origins, member(experiment, run, name))
         for name, origins in experiment.holdings().items()
         if only in ("", name)
     ]
@@ -83,7 +91,12 @@ def build_mix(experiment: Experiment, client: str) -> Mix:
 
 
 def _build_client(
-    experiment: Experiment, components: Components, folder: Path, name: str, origins: Mapping[str, Origin]
+    experiment: Experiment,
+    components: Components,
+    folder: Path,
+    name: str,
+    origins: Mapping[str, Origin],
+    member: SumMember | None,
 ) -> Client:
     site = Site(
         name=name,
@@ -119,7 +132,7 @@ def _build_client(
             EVALUATION: evaluation,
             **{label: build("probe", choice, site) for label, choice in experiment.labelled_probes().items()},
         },
-        door=Door(folder / "ledger.jsonl", experiment.sending, names_of(experiment, origins, tuple(origins))),
+        door=Door(folder / "ledger.jsonl", experiment.sending, names_of(experiment, origins, tuple(origins)), member),
         after_learning=AfterLearning(evaluation, again) if again else None,
         learned_by_world=experiment.evaluation.learned_by_world and len(origins) > 1,
         **{slot: build(choice.kind, choice, site) for slot, choice in experiment.client_slots().items()},

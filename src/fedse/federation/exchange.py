@@ -6,14 +6,15 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
-from fedse.errors import OldRound, TooFewClients
+from fedse.errors import OldRound, SumRefused, TooFewClients
 from fedse.events import Waiting
 from fedse.federation.absence import LOOK, Absence
 from fedse.plugins import PluginOptions
+from fedse.privacy.secure_sum import SecureSumOptions
 from fedse.protocols import Engine, Tracker
 from fedse.seeds import generator
 from fedse.types import ClientFailure, ClientUpdate, RoundTask
@@ -46,6 +47,13 @@ class ParticipationOptions(PluginOptions):
         return max(1, math.ceil(round(self.fraction * clients, 9)))
 
 
+class Summing(NamedTuple):
+    """A secure sum: what was agreed on, and who adds to it."""
+
+    options: SecureSumOptions
+    learners: frozenset[str]
+
+
 @dataclass
 class Replies:
     """What came of one exchange."""
@@ -53,6 +61,8 @@ class Replies:
     updates: dict[str, ClientUpdate] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     late: int = 0
+    participants: tuple[str, ...] = ()
+    """Clients that were asked to add to a secure sum; without one of them there is none."""
 
 
 class Exchange:
@@ -66,15 +76,17 @@ class Exchange:
         tracker: Tracker,
         failed: Callable[[ClientFailure], None] = lambda _: None,
         joins: Mapping[str, int] | None = None,
+        summing: Summing | None = None,
     ) -> None:
         """`failed` hears of every client that says it could not do its task, and may raise. `joins` is the first round of
-        those clients that are not there from the beginning."""
+        those clients that are not there from the beginning. With `summing` updates are added up under masks."""
         self.engine = engine
         self.options = options
         self.seed = seed
         self.tracker = tracker
         self._failed = failed
         self._joins = joins or {}
+        self.summing = summing
         self._busy: dict[str, str] = {}
         self._gone: set[str] = set()
         self._absence = Absence(engine, 60 * options.absent_minutes)
@@ -105,6 +117,9 @@ class Exchange:
                 waited_for.append(client)
         self._gone -= set(waited_for)
         self._busy.update(dict.fromkeys(waited_for, task.name))
+        if self.summing is not None and task.kind == "train":
+            replies.participants = tuple(client for client in sorted(waited_for) if client in self.summing.learners)
+            task = replace(task, participants=replies.participants)
         self.engine.send(dict.fromkeys(waited_for, replace(task, seconds=None if minutes is None else 60 * minutes)))
         waiting = set(waited_for)
         least = self._least(clients)
@@ -149,11 +164,14 @@ class Exchange:
     def _gathered(self, clients: Sequence[str], task: RoundTask) -> set[str]:
         """Who can be reached, when all are there or those who are not have had time to come. Deadlines count from now on."""
         began = told = time.monotonic()
+        # A sum of fewer than sites accept need not be asked for.
+        enough = self.summing.options.least if self.summing is not None and task.kind == "train" else 0
+        enough = max(self._least(clients), min(enough, len(clients)))
         while True:
             there, now = self._absence.there(), time.monotonic()
             missing = [client for client in clients if client not in there and client not in self._busy]
             late = now - began >= self._absence.patience or all(client in self._gone for client in missing)
-            if not missing or (late and len(clients) - len(missing) >= self._least(clients)):
+            if not missing or (late and len(clients) - len(missing) >= enough):
                 return there
             if now - told >= PATIENCE:
                 told = now
@@ -197,6 +215,11 @@ class Exchange:
 
 
 def _what_to_do(replies: Replies) -> str:
+    if SumRefused.__name__ in replies.absent.values():
+        return (
+            ". Sites take part in one secure sum in each round: if some have answered this one already, wait until all "
+            "clients of that time are there, and the same command repeats it; what else they refuse, their logs say"
+        )
     if OldRound.__name__ not in replies.absent.values():
         return "; the same command repeats it"
     return (

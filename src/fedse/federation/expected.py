@@ -59,7 +59,7 @@ class Expected:
             _known("shared", tensors, self.shares[name])
         if task.kind == "train":
             self._check_counts(update, task)
-        elif update.counts or update.vector is not None:
+        elif update.counts or update.vector is not None or update.encoded is not None:
             raise Unexpected("counts: nothing is learned in an evaluation")
         self._check_scores(update, task)
 

@@ -13,20 +13,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from fedse.adapters.packing import pack
 from fedse.adapters.plan import plan_of, sent
-from fedse.adapters.stored import UpdateFile, store_update
-from fedse.aggregators.diagnostics import diagnose
-from fedse.aggregators.effective_step import effective_steps
 from fedse.errors import BadAggregate, NothingTrained
-from fedse.federation.checks import UNCHANGED, CheckOptions, refusal, unfit
+from fedse.federation.checks import UNCHANGED, CheckOptions, unfit
+from fedse.federation.collected import Collected, SingleUpdates
 from fedse.federation.exchange import Exchange
 from fedse.federation.library import library_of, with_library, without_library
 from fedse.federation.report import RoundReport
 from fedse.federation.shared import shared_of, with_shared, without_shared
-from fedse.federation.usual import unusual
+from fedse.federation.summed import SummedUpdates
 from fedse.protocols import Aggregator
 from fedse.stopwatch import during
 from fedse.types import ClientUpdate, RoundTask, ServerState
@@ -53,25 +49,19 @@ def run_round(
     number = state.round + 1
     plan = plan_of(aggregator).in_round(number)
     asked = sent(state.adapter, plan)
-    broadcast, layout = pack(asked), asked.layout
-    stored: dict[str, UpdateFile] = {}
-    refused: dict[str, str] = {}
+    summing = exchange.summing
+    collected: Collected = (
+        SingleUpdates(asked, checks, spool) if summing is None else SummedUpdates(asked, checks, *summing)
+    )
+    refused = collected.refused
     crossed: dict[str, int] = {}
-    norms: dict[str, float] = {}
 
     def take(update: ClientUpdate) -> ClientUpdate | None:
         if not arrived(update):
             return None
-        if update.vector is not None:
-            crossed[update.client] = (update.encoded.array if update.encoded else update.vector).nbytes
-        with during("aggregate"):
-            reason = refusal(update, broadcast, layout, checks)
-        if reason:
-            refused[update.client] = reason
-        elif update.vector is not None:
-            norms[update.client] = float(np.linalg.norm(update.vector.astype(np.float64) - broadcast))
-            with during("disk"):
-                stored[update.client] = store_update(update, spool)
+        if (crossing := update.encoded.array if update.encoded else update.vector) is not None:
+            crossed[update.client] = crossing.nbytes
+        collected.take(update)
         return replace(update, vector=None, encoded=None)
 
     task = RoundTask(
@@ -85,19 +75,14 @@ def run_round(
         library=library_of(state),
     )
     answers = exchange.ask(exchange.invited(number), task, take)
-    if checks.max_ratio is not None:
-        far = dict(unusual(norms, float(np.linalg.norm(broadcast.astype(np.float64))), earlier, checks.max_ratio))
-        refused.update(far)
-        stored = {client: file for client, file in stored.items() if client not in far}
-
-    # Sorted by name, so that the order of arrival cannot change the result.
-    usable = [stored[client] for client in sorted(stored)]
+    usable = collected.usable(answers, earlier)
     if not usable and refused and all(reason == UNCHANGED for reason in refused.values()):
         reasons = "; ".join(f"{client}: {reason}" for client, reason in sorted(refused.items()))
         raise NothingTrained(f"no update of round {number} could be used ({reasons}).")
+    with during("aggregate"):
+        diagnostics = dict(collected.before())
     if usable:
         with during("aggregate"):
-            diagnostics = diagnose(asked, usable)
             following, own = aggregator.aggregate(without_library(without_shared(state)), usable)
             if reason := unfit(following, state, checks):
                 raise BadAggregate(
@@ -105,22 +90,23 @@ def run_round(
                     f"({reason}): nothing of the round was stored; choose another aggregator or other options of it, and "
                     "the same command repeats the round."
                 )
-            diagnostics.update(effective_steps(state.adapter, following.adapter, usable, plan))
+            diagnostics.update(collected.after(state.adapter, following.adapter, plan))
             diagnostics.update(own)
     else:
-        following, diagnostics = replace(state, round=number), {}
+        following = replace(state, round=number)
     taken = [update for client, update in answers.updates.items() if client not in refused]
     following = with_shared(following, state.memory, taken, shares)
     if library:
         following = with_library(following, state, usable)
-    following = replace(following, contributed=tuple(update.client for update in usable) or state.contributed)
+    contributed = collected.contributed()
+    following = replace(following, contributed=contributed or state.contributed)
 
     report = RoundReport(
         round=number,
         adapter=following.adapter.digest(),
         updates=tuple(answers.updates[client] for client in sorted(answers.updates)),
         refused=refused,
-        diagnostics={"contributed": [update.client for update in usable], **diagnostics},
+        diagnostics={"contributed": list(contributed), **diagnostics},
         seconds=time.monotonic() - began,
         absent=answers.absent,
         sent=crossed,

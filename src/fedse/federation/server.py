@@ -20,7 +20,7 @@ from fedse.evaluation.metrics import summarise
 from fedse.events import ClientFinished, Evaluated, RoundFinished, RoundStarted, RunStarted, Warned
 from fedse.federation.checks import CheckOptions
 from fedse.federation.client_status import client_status
-from fedse.federation.exchange import Exchange, ParticipationOptions
+from fedse.federation.exchange import Exchange, ParticipationOptions, Summing
 from fedse.federation.invalid_actions import mostly_invalid
 from fedse.federation.library import library_of
 from fedse.federation.report import RoundReport, finite, rows_of, to_json
@@ -68,6 +68,7 @@ class Server:
         joins: Mapping[str, int] | None = None,
         mean_of_last: int = 1,
         library: bool = False,
+        summing: Summing | None = None,
     ) -> None:
         """`mean_of_last`: of so many rounds the mean adapter is evaluated."""
         self.run = run
@@ -80,7 +81,7 @@ class Server:
         self.mean_of_last = mean_of_last
         self.library = library
         self.exchange = Exchange(
-            engine, participation or ParticipationOptions(), seed, tracker, self._client_failed, joins
+            engine, participation or ParticipationOptions(), seed, tracker, self._client_failed, joins, summing
         )
         self._noted: dict[str, set[str]] | None = None
 
@@ -106,6 +107,7 @@ class Server:
                 self.library,
             )
             self._save(state, report)
+            self._tell_void(report)
             self.tracker.record(
                 RoundFinished(
                     round=state.round,
@@ -118,13 +120,19 @@ class Server:
             )
         return state
 
+    def _tell_void(self, report: RoundReport) -> None:
+        if why := report.diagnostics.get("secure_sum", {}).get("void"):
+            message = f"round {report.round} is void: {why}; the shared adapter stays as it was, and the run goes on."
+            self.tracker.record(Warned(kind="void_sum", message=message, details={"round": report.round}))
+
     def _client_finished(self, update: ClientUpdate) -> bool:
+        sent = update.vector is not None or update.encoded is not None
         self.tracker.record(
             ClientFinished(
                 client=update.client,
                 round=update.round,
-                sent=update.vector is not None,
-                state=client_status(update, sent=update.vector is not None),
+                sent=sent,
+                state=client_status(update, sent),
                 counts=dict(update.counts),
                 metrics=dict(update.metrics),
                 scores=[asdict(score) for score in update.scores],

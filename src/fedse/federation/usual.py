@@ -38,5 +38,8 @@ def earlier_norms(run: RunView, number: int) -> list[float]:
     for earlier in range(max(1, number - REMEMBERED + 1), number + 1):
         # A round in which nobody sent anything, or that an older fedse reported otherwise, says nothing.
         with suppress(LookupError, TypeError, ValueError):
-            found.append(median(map(float, (run.report(earlier) or {})["diagnostics"]["update_norm"].values())))
+            told = (run.report(earlier) or {})["diagnostics"]
+            # Of a secure sum only the mean is known.
+            norms = told["update_norm"].values() if "update_norm" in told else [told["mean_update_norm"]]
+            found.append(median(map(float, norms)))
     return found

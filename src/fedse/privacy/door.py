@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedse.adapters.rounding import decode, encode, loss
 from fedse.errors import TooMuchLeaves
 from fedse.plugins import PluginOptions
 from fedse.privacy.names import Names
+from fedse.privacy.secure_sum import SecureSumOptions, SumMember
 from fedse.storage import atomic
-from fedse.types import ClientUpdate, Precision, Vector
+from fedse.types import ClientUpdate, Encoded, Precision, RoundTask, Vector
 
 ALLOWED = ("vector", "layout", "counts", "metrics", "scores")
 """Fields of every update that carry content, beside `shared/` and `probes/` where plug-ins have something to tell. Engines
@@ -40,22 +41,42 @@ class SendingOptions(PluginOptions):
     """float32 sends the adapter as it is; float16 and int8 send its change, in half and a quarter of the bytes."""
     max_megabytes: float | None = Field(default=None, gt=0)
     """Refuse to send more than this in one update."""
+    secure_sum: SecureSumOptions | None = None
+    """`{}`, or options, for updates that are masked so that the hub reads their sum alone; null sends each in the clear."""
+
+    @model_validator(mode="after")
+    def _one_rounding(self) -> SendingOptions:
+        if self.secure_sum is not None and self.precision != "float32":
+            raise ValueError(
+                f"`precision: {self.precision}` rounds updates that are sent in the clear, and a secure sum rounds by "
+                "`secure_sum.bits`: leave `precision` out"
+            )
+        return self
 
 
 class Door:
     """Rounds, measures and records an update. A client hands out nothing that did not pass here."""
 
-    def __init__(self, ledger: Path, options: SendingOptions, names: Names) -> None:
+    def __init__(self, ledger: Path, options: SendingOptions, names: Names, member: SumMember | None = None) -> None:
+        """A `member` of secure sums lets no adapter out unmasked."""
         self.ledger = ledger
         self.options = options
         self.names = names
+        self.member = member
         self.withheld: frozenset[str] = frozenset()
         """Metrics that stay here."""
 
-    def release(self, update: ClientUpdate, broadcast: Vector) -> ClientUpdate:
+    def admit(self, task: RoundTask) -> None:
+        """Refuse a task whose answer could not leave, before any work is done for it."""
+        if self.member is not None and task.kind == "train":
+            self.member.check(task)
+
+    def release(self, update: ClientUpdate, broadcast: Vector, task: RoundTask) -> ClientUpdate:
         """The update as the server will see it, and its line for each field in the ledger."""
         update = self.names.only_known(replace(update, metrics=self._without_withheld(update.metrics)))
-        if update.vector is not None:
+        if self.member is not None and task.kind == "train":
+            update = _masked(update, broadcast, task, self.member)
+        elif update.vector is not None:
             encoded = encode(update.vector, broadcast, self.options.precision)
             arrives = decode(encoded, broadcast)
             metrics = dict(update.metrics)
@@ -102,6 +123,16 @@ class Door:
                 file.flush()
                 # On disk before anything leaves: a power cut must not make a site forget what it sent.
                 os.fsync(file.fileno())
+
+
+def _masked(update: ClientUpdate, broadcast: Vector, task: RoundTask, member: SumMember) -> ClientUpdate:
+    """Every member adds something to the sum, if only zeros: without its masks nobody could open it."""
+    hidden = Encoded("sum32" if member.options.bits == 32 else "sum64", member.masked(update.vector, broadcast, task))
+    metrics = dict(update.metrics)
+    if update.vector is not None:
+        arrives = member.options.fixed_point(len(task.participants)).arrives(update.vector, broadcast)
+        metrics["rounding"] = loss(update.vector, arrives, broadcast)
+    return replace(update, vector=None, encoded=hidden, metrics=metrics)
 
 
 def _contents(update: ClientUpdate) -> Iterator[tuple[str, tuple[int, ...], bytes]]:

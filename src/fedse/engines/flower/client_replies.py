@@ -9,7 +9,7 @@ import io
 import json
 from collections.abc import Mapping
 from math import prod
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from fedse.types import (
     ClientReply,
     ClientUpdate,
     Encoded,
+    Masked,
     Precision,
     RoundTask,
     Shared,
@@ -82,28 +83,28 @@ _Entry = Annotated[tuple[Name, _Shape], Field(strict=False)]
 
 
 class _Update(_Form):
-    format: Literal[4]
+    format: Literal[5]
     layout: list[_Entry]
     counts: dict[Name, Count] = Field(max_length=MOST_NAMES)
     metrics: dict[Name, float | None] = Field(max_length=MOST_NAMES)
     """None is a metric that is not a number; NaN is no JSON."""
     scores: _Scores
-    precision: Precision | None
+    precision: Precision | Masked | None
     shared: dict[Name, dict[Name, _Tensor]] = Field(max_length=MOST_NAMES)
     probes: dict[Name, _Scores] = Field(max_length=MOST_NAMES)
 
 
 class _Failure(_Form):
-    format: Literal[4]
+    format: Literal[5]
     failure: Name
 
 
 class _Introduction(_Form):
-    format: Literal[4]
+    format: Literal[5]
     site: Name
 
 
-assert FORMAT == 4 and SITE in _Introduction.model_fields
+assert FORMAT == 5 and SITE in _Introduction.model_fields
 
 
 def read_reply(records: Any, client: str, task: RoundTask, plan: Plan, expected: Expected) -> ClientReply:
@@ -121,8 +122,9 @@ def read_reply(records: Any, client: str, task: RoundTask, plan: Plan, expected:
     encoded, vector = None, None
     if form.precision is not None:
         encoded = Encoded(form.precision, _array(records, *encoded_form(form.precision, length(layout))))
-        with np.errstate(all="ignore"):  # What is not finite is refused with its name, later.
-            vector = decode(encoded, part_to_send(task, plan))
+        if form.precision not in get_args(Masked):
+            with np.errstate(all="ignore"):  # What is not finite is refused with its name, later.
+                vector = decode(encoded, part_to_send(task, plan))
     shared = _shared(form.shared)
     try:
         update = ClientUpdate(

@@ -19,8 +19,9 @@ from fedse.adapters.plan import shared_layout
 from fedse.privacy.names import known_kind
 from fedse.types import ClientFailure, ClientReply, Layout, Library, RoundTask, Shared, Vector
 
-FORMAT = 4
-"""2: what plug-ins share, and what further probes measured. 3: whose updates an adapter was made of. 4: the library."""
+FORMAT = 5
+"""2: what plug-ins share, and what further probes measured. 3: whose updates an adapter was made of. 4: the library. 5: the
+participants of a secure sum."""
 SITE = "site"
 """Key of a node's configuration, and of its answer to a hub without keys, under which its name stands."""
 CONFIG = frozenset(
@@ -58,6 +59,7 @@ def pack_task(task: RoundTask, client: str, run: str, terms: str) -> Parcel:
         "shared": _plain(task.shared),
         "contributed": task.contributed,
         "library": tuple(task.library),
+        "participants": task.participants,
     }
     return Parcel(header, np.concatenate([task.vector, *task.library.values()]) if task.library else task.vector)
 
@@ -80,6 +82,7 @@ def read_task(parcel: Parcel) -> RoundTask:
         shared=_tensors(head["shared"]),
         contributed=tuple(head["contributed"]),
         library=library,
+        participants=tuple(head["participants"]),
     )
 
 

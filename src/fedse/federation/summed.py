@@ -1,0 +1,136 @@
+"""The server's half of a secure sum: masked updates are added up as they come, and only the sum of all can be read.
+
+No single update can be checked or compared, neither here nor by an aggregator. What `checks` bounds of an update is bounded
+of the mean of all: a mean beyond a bound holds at least one update beyond it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedse.adapters.packing import length, pack
+from fedse.adapters.plan import TensorPlan
+from fedse.federation.checks import CheckOptions, refusal
+from fedse.federation.exchange import Replies
+from fedse.federation.usual import unusual
+from fedse.privacy.fixed_point import Residues
+from fedse.privacy.secure_sum import SecureSumOptions
+from fedse.protocols import StoredUpdate
+from fedse.types import Adapter, ClientUpdate, Layout, Vector
+
+NOT_MEASURED = (
+    "norms, cosines and product gap of single updates, and how much of each arrives: nobody but its site sees one"
+)
+IN_THE_CLEAR = "it was not masked, and updates of this experiment are"
+
+
+@dataclass(frozen=True)
+class MeanUpdate:
+    """The mean of all updates of a round in the place of a single one."""
+
+    client: str
+    layout: Layout
+    vector: Vector
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def read(self, start: int = 0, stop: int | None = None) -> Vector:
+        return self.vector[start:stop].copy()
+
+
+class SummedUpdates:
+    """One running sum, and nothing else of anybody."""
+
+    def __init__(
+        self, asked: Adapter, checks: CheckOptions, options: SecureSumOptions, learners: frozenset[str]
+    ) -> None:
+        """`learners` are all who may add something."""
+        self.refused: dict[str, str] = {}
+        self.void = ""
+        """Why there is no sum; nothing where there is one."""
+        self._checks, self._options, self._learners = checks, options, learners
+        self._broadcast, self._layout = pack(asked), asked.layout
+        self._total: Residues | None = None
+        self._added: dict[str, bool] = {}
+        self._learned = 0
+        self._mean: Vector | None = None
+        self._participants: tuple[str, ...] = ()
+
+    def take(self, update: ClientUpdate) -> None:
+        if reason := self._unfit(update):
+            self.refused[update.client] = reason
+        elif update.encoded is not None:
+            self._total = update.encoded.array.copy() if self._total is None else self._total + update.encoded.array
+            self._added[update.client] = bool(update.counts.get("learned_from") or update.counts.get("fresh"))
+
+    def _unfit(self, update: ClientUpdate) -> str:
+        encoded = update.encoded
+        if encoded is None and update.vector is None:
+            return ""
+        if update.client not in self._learners:
+            return "it only measures, and has nothing to add"
+        if encoded is None or encoded.precision != f"sum{self._options.bits}":
+            return IN_THE_CLEAR
+        form = self._options.fixed_point(1)
+        fits = encoded.array.shape == (length(self._layout) + 1,) and encoded.array.dtype == form.dtype
+        return "" if fits and update.layout == self._layout else "its tensors have other names or shapes than the sum"
+
+    def usable(self, answers: Replies, earlier: Sequence[float]) -> Sequence[StoredUpdate]:
+        self._participants = answers.participants
+        self.void = self._incomplete(answers)
+        total, self._total = self._total, None
+        if self.void or total is None:
+            return []
+        form = self._options.fixed_point(len(self._participants))
+        self._learned = form.added(total)
+        if not 0 <= self._learned <= len(self._participants):
+            self.void = (
+                "the masks of its sum do not cancel: a site has other keys of the others, or another task, than they"
+            )
+        elif self._learned:
+            mean = form.mean(total, self._broadcast)
+            self.void = self._beyond(mean, earlier)
+            self._mean = None if self.void else mean
+        return [] if self._mean is None else [MeanUpdate("", self._layout, self._mean)]
+
+    def _incomplete(self, answers: Replies) -> str:
+        missing = [client for client in self._participants if client not in self._added]
+        why = [f"{name}: {self.refused.get(name) or answers.absent.get(name, 'left out')}" for name in missing]
+        if not missing and self._participants:
+            return ""
+        return (
+            f"of its {len(self._participants)} participants some are missing ({'; '.join(why) or 'nobody was asked'})"
+        )
+
+    def _beyond(self, mean: Vector, earlier: Sequence[float]) -> str:
+        """Why the mean cannot be used, if it cannot."""
+        update = ClientUpdate("", 0, mean, self._layout, {}, {})
+        reason = refusal(update, self._broadcast, self._layout, self._checks)
+        if reason is None and self._checks.max_ratio is not None:
+            usual = float(np.linalg.norm(self._broadcast.astype(np.float64)))
+            reason = dict(unusual({"": self._norm(mean)}, usual, earlier, self._checks.max_ratio)).get("")
+        return f"of the mean of its updates: {reason}" if reason else ""
+
+    def _norm(self, mean: Vector) -> float:
+        return float(np.linalg.norm(mean.astype(np.float64) - self._broadcast))
+
+    def contributed(self) -> tuple[str, ...]:
+        """Those who say that they learned something, if the sum agrees; otherwise all who may have."""
+        if self._mean is None:
+            return ()
+        telling = tuple(client for client in self._participants if self._added[client])
+        return telling if len(telling) == self._learned else self._participants
+
+    def before(self) -> Mapping[str, Any]:
+        told: dict[str, Any] = {} if self._mean is None else {"mean_update_norm": self._norm(self._mean)}
+        about: dict[str, Any] = {"participants": list(self._participants), "added": self._learned}
+        if self.void:
+            about["void"] = self.void
+        return {**told, "secure_sum": about, "not_measured": NOT_MEASURED}
+
+    def after(self, whole: Adapter, following: Adapter, plan: TensorPlan) -> Mapping[str, Any]:
+        del whole, following, plan  # It would need single updates.
+        return {}
