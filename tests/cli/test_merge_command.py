@@ -120,7 +120,7 @@ def test_what_cannot_be_merged_is_refused_in_a_sentence_and_nothing_is_written(
         (("stopped",), "stopped has 1 of 2 rounds"),
         (("without",), "is missing"),
         (("private",), "keep tensors of their own beside what they share"),
-        (("single",), "single is one adapter: a merge needs two at least"),
+        (("single",), "single is one adapter: a merge needs at least two"),
         (("alone", "./alone"), "alone is named twice"),
         (("alone", "empty"), "empty is neither a run nor the folder of an adapter"),
         (("adapter", "single/rounds/0000/adapter"), "none of these is a run"),

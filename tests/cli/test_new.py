@@ -39,10 +39,10 @@ def test_a_new_experiment_is_one_and_has_the_name(name: str, tmp_path: Path, mon
     ("arguments", "sentence"),
     [
         (["experiment", "a/b"], "'a/b' cannot be a name"),
-        (["experiment", "there"], "there.yaml is there already"),
+        (["experiment", "there"], "there.yaml exists already"),
         (["world", "My-World"], "cannot be the name of a module"),
         (["world", "json"], "there is a Python module called 'json' already"),
-        (["world", "there"], "there.yaml is there already"),
+        (["world", "there"], "there.yaml exists already"),
     ],
 )
 def test_what_cannot_be_written_is_one_sentence(

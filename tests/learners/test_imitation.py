@@ -89,7 +89,7 @@ def test_a_gpu_without_memory_is_one_sentence_that_says_what_helps(
     monkeypatch.setattr(Fitting, "step", full)
     with pytest.raises(GpuFull, match=r"adapters at once: 1, tokens at once: 64\).* `learner.checkpointing: true`"):
         Imitation(tiny, tokens_at_once=64).learn(Lesson(tiny.initial_adapter(0), demonstrations, 1))
-    with pytest.raises(GpuFull, match="the run can go on when other processes have left"):
+    with pytest.raises(GpuFull, match="the run can be resumed when other processes have left"):
         Imitation(tiny, checkpointing=True).learn(Lesson(tiny.initial_adapter(0), demonstrations, 1))
 
 

@@ -216,7 +216,7 @@ def test_an_adapter_in_a_folder_is_a_source_and_further_ranks_are_refused(
     assert [source.client for source in found.sources] == ["", "maze", "wordle"]
     assert found.run.path == alone and found.sources[0].adapter.digest() == read_adapter(tmp_path / "plain").digest()
     with pytest.raises(
-        BadInput, match="wide has 8 ranks beside the 8 of the model's adapter: only adapters of one make"
+        BadInput, match="wide has 8 ranks beside the 8 of the model's adapter: only adapters of the same shape"
     ):
         gather([alone, tmp_path / "wide"])
     with pytest.raises(BadInput, match="--rank 7: the model's adapter has 8 ranks"):

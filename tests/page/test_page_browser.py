@@ -82,7 +82,7 @@ def test_every_view_opens(browser: Chromium, server: PageServer) -> None:
             "Success on test tasks",
             "not distinguishable",
         ),
-        "small/compare?runs=small,hub": ("These cannot be compared", "has not the trajectories"),
+        "small/compare?runs=small,hub": ("These cannot be compared", "does not have the trajectories"),
         "hub/overview": ("Macro success", "Clients"),
         "hub/clients": ("is known to its site alone",),
         "hub/trajectories": ("A hub has no trajectories", "never leave the machines of its sites"),

@@ -68,7 +68,7 @@ class SubmittedRun:
         self._rounds = self._follower.rounds
         if self._losses > MOST_LOSSES:
             raise HubFailed(
-                f"{error} This is the {self._losses}th time without a complete round in between, so the hub gives up; "
+                f"{error} It happened {self._losses} times without a complete round in between, so the hub gives up; "
                 f"{log_of(self._hub)} says more, and the same command resumes after the last complete round."
             ) from error
         self._say(f"{error} Resuming after the last complete round (try {self._losses} of {MOST_LOSSES}).")

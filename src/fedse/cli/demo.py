@@ -20,7 +20,7 @@ def demo(
         bool, typer.Option("--dry-run", help="Print the complete experiment and what it will take, and stop.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Tell also how many tokens were prefilled, decoded and padded.")
+        bool, typer.Option("--verbose", help="Also print how many tokens were prefilled, decoded and padded.")
     ] = False,
 ) -> None:
     """Four sites on four worlds share an adapter of the model `nano` and learn from their own successes only."""

@@ -39,7 +39,7 @@ def merge(
     tasks: Annotated[
         int | None, typer.Option(min=1, help="Validation tasks of each world; default: as in the first run.")
     ] = None,
-    test: Annotated[bool, typer.Option("--test", help="In the end play the best one on the test tasks, once.")] = False,
+    test: Annotated[bool, typer.Option("--test", help="Finally, play the best one on the test tasks, once.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the table here.")] = None,
 ) -> None:
     """Merge finished adapters once. Every rule and scale is played on validation tasks, and the best one is written.

@@ -46,7 +46,7 @@ def world(
     """Write NAME.py, a small world to change into yours, and NAME.yaml, an experiment that runs it in seconds."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,49}", name):
         raise BadInput(
-            f"'{name}' cannot be the name of a module: use small letters, digits and '_', such as `my_world`."
+            f"'{name}' cannot be the name of a module: use lower-case letters, digits and '_', such as `my_world`."
         )
     if importlib.util.find_spec(name) is not None and not Path(f"{name}.py").exists():
         raise BadInput(
@@ -78,6 +78,6 @@ def _shipped(name: str) -> str:
 
 def _write(texts: dict[Path, str]) -> None:
     if taken := [str(path) for path in texts if path.exists()]:
-        raise BadInput(f"{taken[0]} is there already: choose another name, or delete it.")
+        raise BadInput(f"{taken[0]} exists already: choose another name, or delete it.")
     for path, text in texts.items():
         path.write_text(text)

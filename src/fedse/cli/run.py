@@ -34,7 +34,7 @@ def run(
         typer.Option(min=0, help="Stop after the round in which this time is over; rerun to resume."),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Tell also how many tokens were prefilled, decoded and padded.")
+        bool, typer.Option("--verbose", help="Also print how many tokens were prefilled, decoded and padded.")
     ] = False,
 ) -> None:
     """Run an experiment. The same command resumes a run that was interrupted."""

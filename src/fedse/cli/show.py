@@ -26,8 +26,8 @@ def show(
     round_number: Annotated[
         int | None, typer.Option("--round", min=1, help="Round it was played in; default: the last.")
     ] = None,
-    outcome: Annotated[Outcome | None, typer.Option(help="Only those that ended so.")] = None,
-    purpose: Annotated[Purpose | None, typer.Option(help="Only those played for this.")] = None,
+    outcome: Annotated[Outcome | None, typer.Option(help="Only those with this outcome.")] = None,
+    purpose: Annotated[Purpose | None, typer.Option(help="Only those played for this purpose.")] = None,
     split: Annotated[str, typer.Option(help="Episodes of a closing evaluation instead: validation or test.")] = "",
     number: Annotated[int, typer.Option(min=1, help="Which match to print (1 = first).")] = 1,
 ) -> None:
@@ -64,9 +64,9 @@ def show(
     name = f"{split}-{round_number or last:04d}" if split else f"{round_number or last:04d}"
     fitting = list(_fitting(folder, client, name, outcome, purpose))
     if number > len(fitting):
-        console.print(f"No such trajectory: {len(fitting)} of round {round_number or last} fit, not {number}.")
+        console.print(f"No such trajectory: {len(fitting)} of round {round_number or last} match, not {number}.")
         return
-    print_trajectory(console, fitting[number - 1], f"{number} of {len(fitting)} that fit")
+    print_trajectory(console, fitting[number - 1], f"{number} of {len(fitting)} that match")
 
 
 def _rounds_table(folder: RunView, found: dict[str, list[dict[str, Any]]]) -> Table:

@@ -36,7 +36,8 @@ def weigh(
         int | None, typer.Option(min=1, help="Validation tasks of each world; default: as in the first run.")
     ] = None,
     test: Annotated[
-        bool, typer.Option("--test", help="In the end play the own, the shared and the weighed one on the test tasks.")
+        bool,
+        typer.Option("--test", help="Finally, play the own, the shared and the weighed adapter on the test tasks."),
     ] = False,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Also write all numbers here.")

@@ -163,12 +163,12 @@ class Experiment(PluginOptions):
         if not self.pooled and taking_part.min_clients > asked:
             raise ValueError(
                 f"`participation.min_clients` is {taking_part.min_clients}, and {asked} clients are asked in a "
-                "round: choose less"
+                "round: choose fewer"
             )
         everybody = taking_part.fraction == taking_part.quorum == 1 and taking_part.deadline_minutes is None
         if self.learning and self.sharing == "none" and not everybody:
             raise ValueError(
-                "clients that share nothing wait for nobody: leave `share`, `quorum` and `deadline_minutes` of "
+                "clients that share nothing wait for nobody: leave `fraction`, `quorum` and `deadline_minutes` of "
                 "`participation` out with `sharing: none`"
             )
         if self.pooled and POOLED in measuring:

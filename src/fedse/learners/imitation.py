@@ -161,8 +161,8 @@ class Imitation:
             now = "" if self.options.checkpointing else " with `learner.checkpointing: true`, or"
             raise GpuFull(
                 f"the GPU has no memory left for the learner (adapters at once: {adapters}, tokens at once: "
-                f"{self._tokens_at_once:,}); the run can go on{now} when other processes have left the GPU, and a new one "
-                "needs less with a smaller `learner.tokens_at_once` or `policy.slots`."
+                f"{self._tokens_at_once:,}); the run can be resumed{now} when other processes have left the GPU, and a new "
+                "one needs less with a smaller `learner.tokens_at_once` or `policy.slots`."
             ) from error
 
     def _fit_together(self, lessons: Sequence[Lesson], cases: Sequence[Sequence[Case]], share: int) -> bool:

@@ -77,7 +77,7 @@ def gather(paths: Sequence[Path]) -> Gathered:
         if path not in runs and not (path / TENSORS).is_file():
             raise BadInput(f"{path} is neither a run nor the folder of an adapter.")
     if not runs:
-        raise BadInput("none of these is a run: a merge needs one at least, whose clients play what comes of it.")
+        raise BadInput("none of these is a run: a merge needs at least one, whose clients play the result.")
     first, *others = runs.values()
     for other in others:
         _check_alike(first, other)
@@ -91,10 +91,10 @@ def gather(paths: Sequence[Path]) -> Gathered:
     ]
     for source in found:
         for problem in misfits(source.adapter, initial):
-            raise BadInput(f"{source.name} {problem}: only adapters of one make can be merged.")
+            raise BadInput(f"{source.name} {problem}: only adapters of the same shape can be merged.")
     if len(found) < 2:
         raise BadInput(
-            f"{found[0].name} is one adapter: a merge needs two at least, such as those of a run with `sharing: none`."
+            f"{found[0].name} is one adapter: a merge needs at least two, such as those of a run with `sharing: none`."
         )
     return Gathered(first.folder, initial, tuple(found))
 

@@ -85,7 +85,7 @@ class CausalLM:
         if lora.targets == "all-linear" and (fused := fused_experts(base)):
             raise BadInput(
                 f'model.lora.targets: {self.name} keeps its experts in fused tensors (such as {fused}), which "all-linear" '
-                "does not reach, so most of the model would learn nothing: name the layers that shall learn, such as "
+                "does not reach, so most of the model would learn nothing: name the layers that should learn, such as "
                 f"`targets: [{', '.join(attention_layers(base))}]`."
             )
         config = peft.LoraConfig(

@@ -20,7 +20,9 @@ def compared(runs: Sequence[Shown], against: str) -> dict[str, Any]:
     if len(runs) < 2:
         raise BadInput("Choose two runs or more.")
     if sites := [run.name for run in runs if run.kind != "run"]:
-        raise BadInput(f"{sites[0]} has not the trajectories of all its clients here: compare runs of one machine.")
+        raise BadInput(
+            f"{sites[0]} does not have the trajectories of all its clients here: compare runs of one machine."
+        )
     split, measured = read_runs([run.run.path for run in runs], "")
     found = to_json(compare(measured, against))
     for method in found["methods"]:

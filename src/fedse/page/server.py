@@ -37,7 +37,7 @@ class PageServer(ThreadingHTTPServer):
         try:
             super().__init__((HOST, port), partial(_Handler))
         except OSError as error:
-            raise BadInput(f"port {port} cannot be had ({error.strerror}): choose another with --port.") from error
+            raise BadInput(f"port {port} is not available ({error.strerror}): choose another with --port.") from error
 
     @property
     def url(self) -> str:

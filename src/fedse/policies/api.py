@@ -115,7 +115,7 @@ class ApiPolicy:
             # The world is not at fault and neither is the agent, so no episode is given an outcome.
             self._server.close()
             if isinstance(completion, ServerFailed):
-                raise ServerFailed(f"{completion} Every complete round is kept, and the same command goes on.")
+                raise ServerFailed(f"{completion} Every complete round is kept, and the same command resumes the run.")
             raise completion
         if completion.full:
             return Reply(slot, (), ended=False, full=True)
