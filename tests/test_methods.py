@@ -82,7 +82,7 @@ def test_a_word_and_a_switch_that_contradicts_it_are_refused(tmp_path: Path, tin
         (["method=local_se", "clients.maze.learns=false"], "nobody shares with it"),
         (["clients.maze.learns=false", "clients.wordle.learns=false"], "nobody would learn"),
         (["pooled=true", "sharing=none"], "nobody to share with"),
-        (["method=local_se", "participation.fraction=0.5"], "wait for nobody"),
+        (["method=local_se", "participation.fraction=0.5"], "wait for nobody: leave `fraction`"),
         (["method=local_se", "engine=flower"], "need no connection"),
     ]:
         with pytest.raises(BadInput) as raised:

@@ -59,6 +59,15 @@ def test_behind_a_prompt_it_prints_by_itself(file: Path, tmp_path: Path) -> None
     assert "round 2 of 2 done" in done.stdout, done.stderr
 
 
+def test_a_notebook_gets_plain_lines(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # As Jupyter's kernels do, whose output is not a terminal.
+    fedse.run(file, tmp_path, verbose=True)
+    told = capsys.readouterr().out
+    assert "round 2 of 2 done" in told and "\x1b" not in told
+
+
 def test_dir_shows_what_there_is() -> None:
     assert sorted(fedse.__all__) == dir(fedse)
 

@@ -48,7 +48,9 @@ def _watched() -> bool:
 
 
 def _progress(experiment: Experiment) -> Progress:
-    # Notebooks show plain lines better than rich's pages, each of which would be a picture of its own.
-    console = VisibleConsole(width=None if sys.stdout.isatty() else PAGE, force_jupyter=False)
+    # Notebooks show plain lines better than rich's pages, each of which would be a picture of its own. Their kernels set
+    # FORCE_COLOR, by which rich takes them for a terminal and would draw its moving table there, one below the other.
+    page: dict[str, Any] = {} if sys.stdout.isatty() else {"width": PAGE, "force_terminal": False}
+    console = VisibleConsole(**page, force_jupyter=False)
     console.print(f"{experiment.name}: preparing model {experiment.model.name}", soft_wrap=True, markup=False)
     return Progress(console, experiment.rounds_to_play)
