@@ -1,11 +1,14 @@
 """What a package index shows: the README with links that work there.
 
-An index knows nothing of the files beside the README. Where the project's `urls` in pyproject.toml have a `Source`, links
-and pictures lead there. Without one, a link becomes its text and a picture is left out.
+An index knows nothing of the files beside the README. Where the repository's address is known, links and pictures lead
+there: from `Source` among the project's `urls` in pyproject.toml, or from the environment variable FEDSE_SOURCE, which the
+workflow that builds a release sets to the repository it runs in. Without one, a link becomes its text and a picture is left
+out.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -20,10 +23,8 @@ class ReadmeHook(MetadataHookInterface):
 
     def update(self, metadata: dict) -> None:
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
-        metadata["readme"] = {
-            "content-type": "text/markdown",
-            "text": readable(text, metadata.get("urls", {}).get("Source")),
-        }
+        source = metadata.get("urls", {}).get("Source") or os.environ.get("FEDSE_SOURCE")
+        metadata["readme"] = {"content-type": "text/markdown", "text": readable(text, source)}
 
 
 def readable(text: str, source: str | None) -> str:

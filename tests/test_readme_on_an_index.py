@@ -6,6 +6,9 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -36,3 +39,13 @@ def test_the_readme_of_the_package_has_no_relative_link() -> None:
     ReadmeHook(str(ROOT), {}).update(metadata)
     assert RELATIVE.search(README) and not RELATIVE.search(metadata["readme"]["text"])
     assert metadata["readme"]["content-type"] == "text/markdown"
+
+
+def test_a_release_that_knows_its_repository_leads_every_link_to_a_file_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDSE_SOURCE", "https://x.y/z")
+    metadata: dict[str, Any] = {}
+    ReadmeHook(str(ROOT), {}).update(metadata)
+    text = metadata["readme"]["text"]
+    found = re.findall(r"\]\(https://x\.y/z/(raw|blob)/main/([^)#]+)", text)
+    assert len(found) == len(RELATIVE.findall(README)) and ("raw", "docs/pictures/demo.png") in found
+    assert all((ROOT / target).is_file() for _, target in found)
