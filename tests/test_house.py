@@ -27,7 +27,7 @@ LAYERS = [
     {"policies", "rollouts", "learners", "aggregators"},
     {"evaluation", "starts", "filters"},
     {"clients"},
-    {"curricula", "judges", "mixes", "probes", "trackers"},
+    {"curricula", "rescues", "judges", "mixes", "probes", "trackers"},
     {"federation"},
     {"engines"},
     {"experiments"},

@@ -219,6 +219,15 @@ class Judge(Protocol):
     def judge(self, trajectories: Sequence[Trajectory], entering: Callable[[], Adapter]) -> Played: ...
 
 
+class Rescue(Protocol):
+    """Makes further trajectories of finished explorations, to be judged, filtered and remembered beside them; their purpose
+    is `RELABEL`. Built with the client's `Site`. One that needs tasks that worlds make says so with `needs_made_tasks =
+    True`; one that makes nothing with `empty = True`. It may ask for episodes of its own, as a curriculum may.
+    """
+
+    def rescue(self, explored: Sequence[Trajectory], entering: Callable[[], Adapter]) -> Played: ...
+
+
 class Probe(Protocol):
     """Measures the adapter that enters a round, or any other on a split. Nobody learns from its episodes."""
 
@@ -376,19 +385,6 @@ class Closes(Protocol):
     """An engine or a tracker that has something to close when the run ends."""
 
     def close(self) -> None: ...
-
-
-@runtime_checkable
-class KnowsWhoIsThere(Protocol):
-    """An engine some of whose clients may be out of reach; those of any other always can be reached."""
-
-    def present(self) -> Sequence[str]:
-        """The clients that can be reached now."""
-        ...
-
-    def give_up(self, client: str) -> None:
-        """Forget what a client was sent: it is not brought again, and its answer is not waited for."""
-        ...
 
 
 class Tracker(Protocol):

@@ -35,11 +35,12 @@ class Outcome(StrEnum):
 
 
 class Purpose(StrEnum):
-    """Why an episode was played: only exploration and demonstrations may be learned from."""
+    """Why an episode was played. What was measured is never learned from; what was relabelled was not played so."""
 
     EXPLORE = "explore"
     EVALUATE = "evaluate"
     DEMONSTRATE = "demonstrate"
+    RELABEL = "relabel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,11 +357,8 @@ class Play:
 
 @dataclass(frozen=True)
 class Teach:
-    """A client asks to learn. The answer is what came of it, or None.
-
-    The lesson is made when its turn comes and there is still time; until then nothing of the round is remembered. There is
-    none without experience.
-    """
+    """A client asks to learn. The answer is what came of it, or None. The lesson is made when its turn comes and there is
+    still time; until then nothing of the round is remembered. There is none without experience."""
 
     lesson: Callable[[], Lesson | None]
 

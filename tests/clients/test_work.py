@@ -374,7 +374,7 @@ def test_clients_that_ask_again_are_still_played_together(table_experiment: Make
 
 def test_names_inside_seeds_are_what_they_always_were(table_experiment: Make, tmp_path: Path) -> None:
     """A renamed purpose, label or word would change every draw of every run."""
-    assert [str(purpose) for purpose in Purpose] == ["explore", "evaluate", "demonstrate"]
+    assert [str(purpose) for purpose in Purpose] == ["explore", "evaluate", "demonstrate", "relabel"]
     federation = assembled(table_experiment(), tmp_path / "run")
     site = federation.clients[0].site
     episode = site.episode("maze", Task("17"), Purpose.EXPLORE, 3, 1, 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -93,6 +94,14 @@ def test_an_honest_answer_is_read_as_it_is() -> None:
     assert got.shared["bandit"]["counts"].shape == (2, 2) and got.probes["Unhurried"][0].split == "train"
 
 
+def test_of_each_failure_one_thing_may_be_rescued() -> None:
+    expected = replace(EXPECTED, rescues=True)
+    for rescued, kept, fine in ((8, 38, True), (9, 38, False), (8, 47, False)):
+        answer = replace(update(), counts={**COUNTS, "rescued": rescued, "kept": kept})
+        with nullcontext() if fine else pytest.raises(Unexpected, match="more than can be"):
+            expected.check(answer, TASK)
+
+
 CHANGED: dict[str, dict[str, Any]] = {
     "an infinite count": with_counts(explored=float("inf")),
     "a count that is no number": with_counts(explored=float("nan")),
@@ -106,6 +115,7 @@ CHANGED: dict[str, dict[str, Any]] = {
     "more explored than asked for": with_counts(explored=41),
     "more successes than episodes": with_counts(successes=39),
     "more learned from than remembered": with_counts(learned_from=101),
+    "something rescued where nothing is": with_counts(rescued=1),
     "a missing count": {"counts": {key: value for key, value in COUNTS.items() if key != "learned_from"}},
     "a count under another name": with_counts(**{FOREIGN: 1}),
     "a metric of 10**400": {"metrics": {"loss": 10**400}},

@@ -1,6 +1,8 @@
 """The client's half of a round, as in the paper:
 
 take the shared adapter -> measure it -> explore with it -> judge -> filter and remember -> learn -> send the adapter
+
+Before judging, something may be made of failures.
 """
 
 from __future__ import annotations
@@ -12,14 +14,14 @@ from itertools import chain, islice
 from fedse.adapters.plan import part_to_send, sent_layout
 from fedse.clients.adapters import ClientAdapters
 from fedse.clients.experience import Experience
-from fedse.clients.guards import asked_of, checked_plan, checked_scores, plain, with_rewards
+from fedse.clients.guards import asked_of, checked_plan, checked_rescue, checked_scores, plain, with_rewards
 from fedse.clients.lessons import teach
 from fedse.clients.site import Site
 from fedse.errors import BadInput
 from fedse.evaluation.learned_shares import LEARNED_FROM
 from fedse.evaluation.side_by_side import AFTER_LEARNING, AS_BROADCAST
 from fedse.privacy.door import Door
-from fedse.protocols import Curriculum, Judge, Probe, ScoresAhead, Shares
+from fedse.protocols import Curriculum, Judge, Probe, Rescue, ScoresAhead, Shares
 from fedse.types import (
     Ahead,
     ClientUpdate,
@@ -44,6 +46,7 @@ class Client:
         site: Site,
         adapters: ClientAdapters,
         curriculum: Curriculum,
+        rescue: Rescue,
         judge: Judge,
         experience: Experience,
         probes: Mapping[str, Probe],
@@ -56,6 +59,7 @@ class Client:
         self.site = site
         self.adapters = adapters
         self.curriculum = curriculum
+        self.rescue = rescue
         self.judge = judge
         self.experience = experience
         self.probes = probes
@@ -63,7 +67,8 @@ class Client:
         self.after_learning = after_learning
         self.learned_by_world = learned_by_world
         telling = adapters.own is None and site.learns
-        self._sharing = [item for item in (curriculum, judge, *probes.values()) if telling and isinstance(item, Shares)]
+        plugins = (curriculum, rescue, judge, *probes.values())
+        self._sharing = [item for item in plugins if telling and isinstance(item, Shares)]
         names = [plugin.shares for plugin in self._sharing]
         if len(set(names)) < len(names):
             raise BadInput(f"two plug-ins share under the same name ({', '.join(names)}): give each a name of its own.")
@@ -105,8 +110,11 @@ class Client:
             return self._release(task, scores)
 
         finished = [item for item in explored if item.outcome is not Outcome.ERROR]
-        judged = yield from asked_of(self.judge, self.judge.judge(finished, entering))
-        memory = self.experience.of_round(task.round, tested, with_rewards(explored, judged))
+        made = yield from asked_of(self.rescue, self.rescue.rescue(finished, entering))
+        rescued = checked_rescue(self.site, explored, made)
+        judged = yield from asked_of(self.judge, self.judge.judge([*finished, *rescued], entering))
+        lived = with_rewards([*explored, *rescued], judged)
+        memory = self.experience.of_round(task.round, tested, lived[: len(explored)], lived[len(explored) :])
         adapter, metrics = (yield from teach(self.adapters.lessons(task, found), memory)) or (None, {})
         if self.after_learning is not None and adapter is not None:
             again = yield Play(self.adapters.learned(adapter), self.after_learning.plan(task))

@@ -41,8 +41,14 @@ class Experience:
             with during("disk"):
                 self.journal.write(name, trajectories)
 
-    def of_round(self, round: int, measured: Sequence[Trajectory], explored: Sequence[Trajectory]) -> RoundMemory:
-        return RoundMemory(self, round, measured, explored)
+    def of_round(
+        self,
+        round: int,
+        measured: Sequence[Trajectory],
+        explored: Sequence[Trajectory],
+        rescued: Sequence[Trajectory] = (),
+    ) -> RoundMemory:
+        return RoundMemory(self, round, measured, explored, rescued)
 
     def ahead(self) -> Iterator[Ahead]:
         """What `begin` will need."""
@@ -88,12 +94,19 @@ class RoundMemory:
     learn has the buffer of the round before."""
 
     def __init__(
-        self, experience: Experience, round: int, measured: Sequence[Trajectory], explored: Sequence[Trajectory]
+        self,
+        experience: Experience,
+        round: int,
+        measured: Sequence[Trajectory],
+        explored: Sequence[Trajectory],
+        rescued: Sequence[Trajectory],
     ) -> None:
+        """`rescued` was made of failures: it may be remembered, and nobody attempted it."""
         self._experience = experience
         self._round = round
         self._measured = measured
         self._explored = explored
+        self._rescued = rescued
         self._lesson: Lesson | None = None
         self.counts: dict[str, int] = {}
         self.start: Adapter
@@ -104,13 +117,13 @@ class RoundMemory:
         experience, self.start = self._experience, adapter
         try:
             finished = self._finished()
-            kept = experience.filter.keep(finished)
+            kept = experience.filter.keep([*finished, *self._rescued])
             if experience.site.learns:
                 experience.begin()
             with during("disk"):
                 added = experience.buffer.remember(self._round, kept, self._explored)
             with during("disk"):
-                experience.journal.write(f"{self._round:04d}", [*self._measured, *self._explored])
+                experience.journal.write(f"{self._round:04d}", [*self._measured, *self._explored, *self._rescued])
             self._lesson = experience.lesson(self._round, adapter, finished)
             self.counts = {
                 "explored": len(self._explored),
@@ -128,6 +141,8 @@ class RoundMemory:
             if hinted:
                 self.counts["hinted"] = len(hinted)
                 self.counts["hint_tokens"] = sum(hint_tokens(experience.site.chat, item) for item in hinted)
+            if self._rescued:
+                self.counts["rescued"] = len(self._rescued)
             if not experience.site.learns:
                 self.counts["only_measures"] = 1
             return self._lesson

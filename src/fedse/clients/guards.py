@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def asked_of(plugin: object, made: Generator[Play, list[Trajectory], T]) -> Generator[Play, list[Trajectory], T]:
-    """What a curriculum or a judge returned, if it can ask for episodes."""
+    """What a curriculum, a rescue or a judge returned, if it can ask for episodes."""
     if not isinstance(made, Generator):
         raise BadInput(
             f"{type(plugin).__name__}: it has to be a generator; one that asks for no episodes begins with `yield from ()`."
@@ -68,6 +68,31 @@ def checked_start(site: Site, place: Place, shown: Sequence[Trajectory]) -> Sequ
                     f"training tasks that site '{site.name}' has: list tasks with `fedse.worlds.answers.tasks_of`."
                 )
     return shown
+
+
+def checked_rescue(site: Site, explored: Sequence[Trajectory], rescued: Sequence[Trajectory]) -> Sequence[Trajectory]:
+    """What was made of failures: of tasks that this site may explore, beside what it explored and in place of nothing."""
+    seen = {_place(item) for item in explored}
+    played = {(item.client, item.round, item.adapter) for item in explored}
+    for item in rescued:
+        place = site.places.get(item.world)
+        if (
+            item.purpose is not Purpose.RELABEL
+            or (item.client, item.round, item.adapter) not in played
+            or place is None
+        ):
+            raise BadInput(
+                "rescue: it has to return trajectories with the purpose `RELABEL` that it made of those it was given: make "
+                "them with `fedse.rollouts.replaying.relabelled`."
+            )
+        if not place.may_explore(item.task):
+            raise BadInput(
+                f"rescue: '{item.task}' is not a training task of the world '{item.world}', nor made of one."
+            )
+        if _place(item) in seen:
+            raise BadInput(f"rescue: attempt {item.attempt} at task '{item.task}' of '{item.world}' is there already.")
+        seen.add(_place(item))
+    return rescued
 
 
 def with_rewards(explored: Sequence[Trajectory], judged: Sequence[Trajectory]) -> list[Trajectory]:

@@ -86,6 +86,8 @@ class Site:
     learns: bool = True
     joins: int = 1
     """The first round that it takes part in."""
+    context: int = 1 << 30
+    """Longest conversation in tokens."""
 
     @property
     def explores(self) -> bool:

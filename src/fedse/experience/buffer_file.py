@@ -41,13 +41,13 @@ def tokenizer_of(path: Path) -> str:
 
 
 def remembered(path: Path) -> set[tuple[int, str, str, int]]:
-    """Round, world, task and attempt of every exploration that a buffer holds; nothing where there is no buffer yet."""
+    """Round, world, task and attempt of all that a buffer holds of a client's own; nothing where there is no buffer yet."""
     if not path.exists():
         return set()
     with look(path) as connection:
         return set(
             connection.execute(
-                "SELECT round, world, task, attempt FROM trajectories WHERE purpose = 'explore'"
+                "SELECT round, world, task, attempt FROM trajectories WHERE purpose <> 'demonstrate'"
             ).fetchall()
         )
 

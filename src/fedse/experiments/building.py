@@ -52,6 +52,8 @@ def build_components(experiment: Experiment, players: MakePlayers = make_players
         check_hints(explored)
     if experiment.exploring and capability(experiment.curriculum, "needs_made_tasks"):
         check_made_tasks("curriculum", explored)
+    if experiment.exploring and capability(experiment.rescue, "needs_made_tasks"):
+        check_made_tasks("rescue", explored)
     model, policy = players(experiment.model, experiment.policy)
     if capability(experiment.mix, "needs_lora") and not hasattr(model, "network"):
         raise BadInput(
@@ -110,6 +112,7 @@ def _build_client(
         exploration=experiment.exploration if experiment.exploring else None,
         learns=name in experiment.learners(),
         joins=experiment.joins(name),
+        context=components.model.context,
     )
     shares = experiment.sharing == "all"
     buffer = Buffer(folder / "buffer.sqlite", name, components.model.chat.fingerprint, experiment.buffer)

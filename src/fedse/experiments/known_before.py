@@ -22,6 +22,7 @@ def expected_of(experiment: Experiment) -> Expected:
         probes=experiment.reported_probes(),
         shares=_shares(experiment),
         explored=_explored(experiment),
+        rescues=not capability(experiment.rescue, "empty"),
         started=_started(experiment),
         learned_from=experiment.buffer.max_trajectories,
         tested={

@@ -87,6 +87,8 @@ class Experiment(PluginOptions):
     """How much clients explore."""
     curriculum: Annotated[Choice, ClientSlot("curriculum", "uniform")] = _choice("curriculum", "uniform")
     """Which tasks they explore."""
+    rescue: Annotated[Choice, ClientSlot("rescue", "none")] = _choice("rescue", "none")
+    """What is made of failed explorations."""
     judge: Annotated[Choice, ClientSlot("judge", "world")] = _choice("judge", "world")
     """What an exploration is worth."""
     filter: Annotated[Choice, ChoiceOf("filter", "success")] = _choice("filter", "success")

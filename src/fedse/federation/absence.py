@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Protocol, runtime_checkable
 
-from fedse.protocols import Engine, KnowsWhoIsThere
+from fedse.protocols import Engine
 
 LOOK = 1.0
 """Least seconds between two looks at who is there."""
+
+
+@runtime_checkable
+class KnowsWhoIsThere(Protocol):
+    """An engine some of whose clients may be out of reach; those of any other always can be reached."""
+
+    def present(self) -> Sequence[str]:
+        """The clients that can be reached now."""
+        ...
+
+    def give_up(self, client: str) -> None:
+        """Forget what a client was sent: it is not brought again, and its answer is not waited for."""
+        ...
 
 
 class Absence:

@@ -42,6 +42,8 @@ class Expected:
     """What plug-ins share, and the tensors of each."""
     explored: int = UNKNOWN
     """Episodes of one world in one round."""
+    rescues: bool = False
+    """Whether failures may be made into something else, each into one thing."""
     started: int = UNKNOWN
     """Trajectories of one world that a buffer begins with."""
     learned_from: int | None = None
@@ -77,11 +79,13 @@ class Expected:
         if min(counts.values()) < 0:
             raise Unexpected("counts: one is negative")
         held, explored = self._held(update.client), counts["explored"]
-        remembered = held * (self.started + task.round * self.explored)
+        remembered = held * (self.started + task.round * self.explored * (2 if self.rescues else 1))
         _at_most("explored", explored, held * self.explored)
         _at_most("errors", counts["errors"], explored)
         _at_most("successes", counts["successes"], explored - counts["errors"])
-        _at_most("kept", counts["kept"], explored - counts["errors"])
+        failures = explored - counts["errors"] - counts["successes"]
+        _at_most("rescued", counts["rescued"], failures if self.rescues else 0)
+        _at_most("kept", counts["kept"], explored - counts["errors"] + counts["rescued"])
         _at_most("added", counts["added"], counts["kept"])
         _at_most("buffer", counts["buffer"], remembered)
         _at_most("learned_from", counts["learned_from"], min(counts["buffer"], self.learned_from or remembered))

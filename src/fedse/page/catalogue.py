@@ -224,7 +224,8 @@ def _rows(
     split = "" if journal.isdecimal() or journal == DEMONSTRATIONS else journal.partition("-")[0]
     for line, item in enumerate(trajectories):
         is_kept = item.purpose is Purpose.DEMONSTRATE or (
-            item.purpose is Purpose.EXPLORE and (item.round, item.world, item.task, item.attempt) in kept
+            item.purpose in (Purpose.EXPLORE, Purpose.RELABEL)
+            and (item.round, item.world, item.task, item.attempt) in kept
         )
         yield (
             *(client, journal, line, item.world, item.task, item.category, item.round),

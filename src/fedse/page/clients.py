@@ -12,6 +12,7 @@ from fedse.experience.buffer_file import sources
 from fedse.page.shown import Shown
 
 _DEMONSTRATED = "demonstrations"
+_FOUND = {"explore": "explored", "relabel": "relabelled"}
 
 
 def clients(shown: Shown, names: list[str]) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def _buffer(shown: Shown, client: str) -> list[dict[str, Any]]:
     return [
         {
             "round": number,
-            "source": _DEMONSTRATED if purpose == "demonstrate" else f"explored in {world}",
+            "source": _DEMONSTRATED if purpose == "demonstrate" else f"{_FOUND.get(purpose, purpose)} in {world}",
             "count": count,
         }
         for number, world, purpose, count in rows

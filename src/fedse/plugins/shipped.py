@@ -43,6 +43,10 @@ KNOWN: dict[str, dict[str, str]] = {
         "hints": "fedse.curricula.hints:Hints",
         "variations": "fedse.curricula.variations:Variations",
     },
+    "rescue": {
+        "none": "fedse.rescues.none:NoRescue",
+        "hindsight": "fedse.rescues.hindsight:Hindsight",
+    },
     "judge": {
         "world": "fedse.judges.world:WorldJudge",
     },
