@@ -88,6 +88,10 @@ class SumRefused(FedseError):
     """A hub asks a site for a secure sum that the site does not take part in."""
 
 
+class AnsweredAlready(FedseError):
+    """A hub asks a site again, and otherwise, for a round that the site has answered under noise."""
+
+
 class OldRound(FedseError):
     """A hub asks a site for a round before the one it answered last."""
 

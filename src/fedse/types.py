@@ -199,6 +199,8 @@ class Lesson(NamedTuple):
     """Of its random numbers."""
     fresh: Sequence[Trajectory] = ()
     """What was explored in this round, failures included, for a learner that asks for it."""
+    secret: bytes = b""
+    """Known at this site alone, for a learner that draws noise."""
 
 
 Learned = tuple[Adapter, Mapping[str, float]]

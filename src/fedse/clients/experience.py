@@ -10,6 +10,7 @@ from fedse.clients.site import Site
 from fedse.evaluation.metrics import score
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
+from fedse.privacy.noise import NoiseKey
 from fedse.protocols import Filter, Past, Start, StartsAhead
 from fedse.rollouts.hinted import hint_tokens
 from fedse.seeds import stream
@@ -21,15 +22,23 @@ class Experience:
     """Filter, buffer and episode log of one client."""
 
     def __init__(
-        self, site: Site, start: Start, filter: Filter, buffer: Buffer, journal: Journal, failures: bool = False
+        self,
+        site: Site,
+        start: Start,
+        filter: Filter,
+        buffer: Buffer,
+        journal: Journal,
+        failures: bool = False,
+        noise: NoiseKey | None = None,
     ) -> None:
-        """With `failures`, a lesson also has what its round explored, whatever came of it."""
+        """With `failures`, a lesson also has what its round explored, whatever came of it; with `noise`, a secret."""
         self.site = site
         self.start = start
         self.filter = filter
         self.buffer = buffer
         self.journal = journal
         self.failures = failures
+        self.noise = noise
 
     def past(self, round: int) -> Past:
         """Every attempt of earlier rounds, failures included."""
@@ -86,7 +95,8 @@ class Experience:
         with during("disk"):
             remembered = self.buffer.read(round)
         key = stream(self.site.seed, self.site.name, round, "learn", *([number] if number > 1 else []))
-        return Lesson(adapter, remembered, key, fresh) if remembered or fresh else None
+        secret = self.noise.secret(round, number, adapter.digest()) if self.noise else b""
+        return Lesson(adapter, remembered, key, fresh, secret) if remembered or fresh else None
 
 
 class RoundMemory:

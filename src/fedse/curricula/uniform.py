@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from fedse.clients.site import Site
 from fedse.plugins.schedules import at
 from fedse.protocols import Past
@@ -13,6 +15,11 @@ class Uniform:
     """As many tasks of each world as the experiment says. A variant overrides `chosen`."""
 
     keeps_to_exploration = True
+    ignores_the_past: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        # A variant has a reason to be one, and most look back.
+        cls.ignores_the_past = cls.__dict__.get("ignores_the_past", False)
 
     def __init__(self, site: Site) -> None:
         self.site = site

@@ -26,13 +26,18 @@ from fedse.experiments.known_before import names_of
 from fedse.experiments.options import Experiment
 from fedse.experiments.secure_sums import member_on_this_machine
 from fedse.plugins import build, capability, is_inline
+from fedse.privacy.answered import AnsweredOnce
 from fedse.privacy.door import Door
+from fedse.privacy.noise import NoiseKey
 from fedse.privacy.secure_sum import SumMember
 from fedse.probes.after_learning import AfterLearning
 from fedse.probes.evaluation import Evaluation
 from fedse.protocols import Mix
 from fedse.rollouts.stepping import MakeWorld
 from fedse.runs.folder import RunFolder
+
+NOISE_KEY, ANSWERED = "noise.key", "answered.safetensors"
+"""Files of a client that learns under noise."""
 
 
 def build_components(experiment: Experiment, players: MakePlayers = make_players) -> Components:
@@ -118,6 +123,9 @@ def _build_client(
     buffer = Buffer(folder / "buffer.sqlite", name, components.model.chat.fingerprint, experiment.buffer)
     evaluation = Evaluation(site, experiment.evaluation)
     again = experiment.evaluation.after_learning
+    noisy = capability(experiment.learner, "draws_noise") and site.learns
+    names = names_of(experiment, origins, tuple(origins))
+    once = AnsweredOnce(folder / ANSWERED) if noisy else None
     return Client(
         site=site,
         adapters=ClientAdapters(
@@ -130,12 +138,13 @@ def _build_client(
             buffer,
             Journal(folder / "episodes"),
             failures=capability(experiment.learner, "learns_from_failures"),
+            noise=NoiseKey(folder / NOISE_KEY) if noisy else None,
         ),
         probes={
             EVALUATION: evaluation,
             **{label: build("probe", choice, site) for label, choice in experiment.labelled_probes().items()},
         },
-        door=Door(folder / "ledger.jsonl", experiment.sending, names_of(experiment, origins, tuple(origins)), member),
+        door=Door(folder / "ledger.jsonl", experiment.sending, names, member, once),
         after_learning=AfterLearning(evaluation, again) if again else None,
         learned_by_world=experiment.evaluation.learned_by_world and len(origins) > 1,
         **{slot: build(choice.kind, choice, site) for slot, choice in experiment.client_slots().items()},

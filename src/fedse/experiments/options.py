@@ -29,6 +29,7 @@ from fedse.experiments.client_options import ClientOptions, numbered
 from fedse.experiments.file import PLACES, explain, override
 from fedse.experiments.methods import Method, Sharing, expand
 from fedse.experiments.old_keys import with_mix, with_new_names
+from fedse.experiments.private_learning import check_private
 from fedse.experiments.secure_sums import check_secure_sum
 from fedse.experiments.world_settings import with_world_settings
 from fedse.federation.checks import CheckOptions
@@ -156,6 +157,7 @@ class Experiment(PluginOptions):
         self._check_newcomers()
         self._check_mean_of_last()
         check_secure_sum(self)
+        check_private(self)
         if self.evaluation.learned_by_world and all(len(worlds) == 1 for worlds in self.holdings().values()):
             raise ValueError(
                 "every site has one world and learns from it alone: leave `evaluation.learned_by_world` out"

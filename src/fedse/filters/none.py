@@ -10,5 +10,7 @@ from fedse.types import Trajectory
 class KeepAll:
     """Keeps failures too: the paper's ablation without a filter."""
 
+    one_by_one = True
+
     def keep(self, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
         return list(trajectories)

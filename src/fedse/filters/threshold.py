@@ -13,6 +13,8 @@ from fedse.types import Trajectory
 class Threshold:
     """Keeps trajectories whose score reaches a bound, for worlds that give partial credit."""
 
+    one_by_one = True
+
     class Options(PluginOptions):
         score: float = Field(default=0.5, ge=0)
         """Least score of a trajectory that is kept."""

@@ -44,13 +44,8 @@ class Fitting:
         random = np.random.Generator(np.random.Philox(key=key))
         self._through, self._vector = through, through.vector
         self._opening = opening_of(examples) if through.shares_opening else 0
-        batches = [chosen for share in _passes(epochs) for chosen in _first(group(units, batch_size, random), share)]
-        self._batches = [
-            list(
-                micro_batches([example for unit in chosen for example in unit.examples], self._opening, tokens_at_once)
-            )
-            for chosen in batches
-        ]
+        batches = self._drawn(units, epochs, batch_size, random)
+        self._batches = [self._parts(chosen, tokens_at_once) for chosen in batches]
         through.expect([part for parts in self._batches for part in parts], self._opening)
         self._objective = objective
         self._before: dict[int, Values] = {}
@@ -78,10 +73,24 @@ class Fitting:
         self._add_gradient(self._batches[self._steps])
         with during("optimiser"):
             pull_back([self._vector.values], self._broadcast, self._proximal_mu)
-            torch.nn.utils.clip_grad_norm_([self._vector.values], self._max_norm)
+            self._limit()
             self._optimiser.step()
         self._steps += 1
         return True
+
+    def _drawn(
+        self, units: Sequence[Unit], epochs: float, batch_size: int, random: np.random.Generator
+    ) -> list[list[Unit]]:
+        """What each step is made of."""
+        return [chosen for share in _passes(epochs) for chosen in _first(group(units, batch_size, random), share)]
+
+    def _parts(self, chosen: Sequence[Unit], tokens_at_once: int) -> list[list[CreditedExample]]:
+        """What of a step goes through the network at once."""
+        examples = [example for unit in chosen for example in unit.examples]
+        return list(micro_batches(examples, self._opening, tokens_at_once))
+
+    def _limit(self) -> None:
+        torch.nn.utils.clip_grad_norm_([self._vector.values], self._max_norm)
 
     def _add_gradient(self, parts: Sequence[Sequence[CreditedExample]]) -> None:
         if self._objective is None:

@@ -17,8 +17,10 @@ from fedse.stopwatch import during
 from fedse.types import Adapter, Learned, Lesson
 
 if TYPE_CHECKING:
+    from fedse.learners.fitting import Fitting
     from fedse.models.causal_lm import CausalLM
     from fedse.networks.training.parallel_passes import ParallelPasses
+    from fedse.networks.training.passes import Pass
 
 _TOKENS_ON_GPU, _TOKENS_ELSEWHERE = 16_384, 2_048
 _ADAPTERS_ON_GPU = 5
@@ -120,22 +122,17 @@ class Imitation:
         return [next(learned) if own else None for own in cases]
 
     def _learn_together(self, lessons: Sequence[Lesson], cases: Sequence[Sequence[Case]]) -> list[Learned]:
-        from fedse.learners.fitting import Fitting
-
         with self._memory_explained(1):
             parallel = self._parallel_for(lessons[0].start)
         share = max(1, self._tokens_at_once // len(lessons))
         if len(lessons) > 1 and (parallel.alone or not self._fit_together(lessons, cases, share)):
             return [self._learn_together([one], [own])[0] for one, own in zip(lessons, cases, strict=True)]
-        settings = self._settings()
         with self._memory_explained(len(lessons)):
             passes, fittings = parallel.passes(len(lessons)), []
             for through, lesson, own in zip(passes, lessons, cases, strict=True):
                 with during("adapter"):
                     through.begin(lesson.start)
-                rule = self.objective(own)
-                fitting = Fitting(through, own, self.model.context, lesson.key, rule, tokens_at_once=share, **settings)
-                fittings.append(fitting)
+                fittings.append(self.fitting(through, own, lesson, share))
             parallel.run([fitting.step for fitting in fittings])
             learned: list[Learned] = []
             for through, fitting, lesson in zip(passes, fittings, lessons, strict=True):
@@ -143,6 +140,13 @@ class Imitation:
                 with during("adapter"):
                     learned.append((through.result(like=lesson.start), metrics))
             return learned
+
+    def fitting(self, through: Pass, cases: Sequence[Case], lesson: Lesson, tokens_at_once: int) -> Fitting:
+        """The round of one adapter, to be stepped."""
+        from fedse.learners.fitting import Fitting
+
+        rule, settings = self.objective(cases), self._settings()
+        return Fitting(through, cases, self.model.context, lesson.key, rule, tokens_at_once=tokens_at_once, **settings)
 
     def _settings(self) -> dict[str, Any]:
         """What the round is fitted with."""

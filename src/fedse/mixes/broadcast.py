@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from fedse.types import Adapter, Lessons, Sent, Tensors
 
 
 class Broadcast:
     """Takes what the server sends and keeps nothing. A variant overrides what it does otherwise."""
+
+    one_lesson: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        cls.one_lesson = cls.__dict__.get("one_lesson", False)
 
     def __init__(self, client: str, seed: int) -> None:
         self.client = client

@@ -68,6 +68,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "weight_by_gain": "fedse.mixes.weight_by_gain:WeightByGain",
     },
     "learner": {
+        "dp_imitation": "fedse.learners.dp_imitation:DpImitation",
         "imitation": "fedse.learners.imitation:Imitation",
         "group_policy_gradient": "fedse.learners.group_policy_gradient:GroupPolicyGradient",
         "kto": "fedse.learners.kto:Kto",

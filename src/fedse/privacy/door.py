@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 from fedse.adapters.rounding import decode, encode, loss
 from fedse.errors import TooMuchLeaves
 from fedse.plugins import PluginOptions
+from fedse.privacy.answered import AnsweredOnce
 from fedse.privacy.names import Names
 from fedse.privacy.secure_sum import SecureSumOptions, SumMember
 from fedse.storage import atomic
@@ -57,23 +58,34 @@ class SendingOptions(PluginOptions):
 class Door:
     """Rounds, measures and records an update. A client hands out nothing that did not pass here."""
 
-    def __init__(self, ledger: Path, options: SendingOptions, names: Names, member: SumMember | None = None) -> None:
-        """A `member` of secure sums lets no adapter out unmasked."""
+    def __init__(
+        self,
+        ledger: Path,
+        options: SendingOptions,
+        names: Names,
+        member: SumMember | None = None,
+        once: AnsweredOnce | None = None,
+    ) -> None:
+        """A `member` of secure sums lets no adapter out unmasked. With `once` a round gets one answer."""
         self.ledger = ledger
         self.options = options
         self.names = names
         self.member = member
+        self.once = once
         self.withheld: frozenset[str] = frozenset()
         """Metrics that stay here."""
 
     def admit(self, task: RoundTask) -> None:
         """Refuse a task whose answer could not leave, before any work is done for it."""
-        if self.member is not None and task.kind == "train":
-            self.member.check(task)
+        for keeper in (self.member, self.once):
+            if keeper is not None and task.kind == "train":
+                keeper.check(task)
 
     def release(self, update: ClientUpdate, broadcast: Vector, task: RoundTask) -> ClientUpdate:
         """The update as the server will see it, and its line for each field in the ledger."""
         update = self.names.only_known(replace(update, metrics=self._without_withheld(update.metrics)))
+        if self.once is not None and update.vector is not None:
+            update = replace(update, vector=self.once.first(update.vector, task))
         if self.member is not None and task.kind == "train":
             update = _masked(update, broadcast, task, self.member)
         elif update.vector is not None:

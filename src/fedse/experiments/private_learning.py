@@ -1,0 +1,52 @@
+"""What does not go with learning under noise: whatever lets one trajectory change more than its own part of a step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedse.plugins import build, capability
+
+if TYPE_CHECKING:
+    from fedse.experiments.options import Experiment
+
+
+def check_private(experiment: Experiment) -> None:
+    """Refuse what epsilon would not cover, and more rounds than a budget allows. Raises `ValueError`."""
+    learner = experiment.learner
+    if not experiment.learning or not capability(learner, "draws_noise"):
+        return
+    name = f"`learner: {learner.name}`"
+    if experiment.exploring and not capability(experiment.curriculum, "ignores_the_past"):
+        raise ValueError(
+            f"{name} accounts for what is learned, and `curriculum: {experiment.curriculum.name}` chooses tasks by what "
+            "happened to others, without noise: use `curriculum: uniform`"
+        )
+    if not capability(experiment.filter, "one_by_one"):
+        raise ValueError(
+            f"{name} needs a filter that looks at each trajectory by itself, and `filter: {experiment.filter.name}` does "
+            "not: use `success` or `threshold`"
+        )
+    if experiment.buffer.max_trajectories is not None or experiment.buffer.max_per_task is not None:
+        raise ValueError(
+            f"with {name} a trajectory must not decide whether another is learned from: leave `buffer.max_trajectories` and "
+            "`buffer.max_per_task` out"
+        )
+    if not capability(experiment.mix, "one_lesson"):
+        raise ValueError(
+            f"{name} accounts for one lesson per round, and `mix: {experiment.mix.name}` may have others: leave `mix` out"
+        )
+    budget = learner.options.get("epsilon")
+    if budget is None or experiment.rounds == 0:
+        return
+    made = build("learner", learner, _Nothing())
+    if (spent := made.spent(experiment.rounds)) > budget:
+        raise ValueError(
+            f"learner.epsilon: {experiment.rounds} rounds spend epsilon = {spent:.2f}, and {budget:g} may be spent: raise "
+            f"`noise_multiplier` to {made.enough_noise(experiment.rounds, budget):g}, or have fewer rounds or epochs"
+        )
+
+
+class _Nothing:
+    """In the place of a model: what noise costs does not depend on one."""
+
+    network = None
