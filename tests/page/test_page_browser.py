@@ -202,6 +202,15 @@ def test_it_is_readable_in_the_dark_and_on_a_telephone(browser: Chromium, server
     assert_calm(browser, server)
 
 
+def test_a_choice_of_runs_is_laid_out_and_paper_has_no_buttons(browser: Chromium, server: PageServer) -> None:
+    layout = "['.choose', '.bar'].map((name) => getComputedStyle(document.querySelector(name)).display)"
+    visit(browser, server, "small/compare?runs=small,other")
+    assert browser.eval(layout) == ["flex", "flex"]
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    assert browser.eval(layout) == ["none", "none"]
+    browser.call("Emulation.setEmulatedMedia", media="")
+
+
 def test_the_report_opens_from_disk(browser: Chromium, server: PageServer, tmp_path: Path) -> None:
     shown = server.answers.runs["small"]
     page, contained, _ = report("small", shown, 60)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedse.cli.console import make_console, say
+from fedse.cli.progress import counted
 from fedse.cli.tables import interval, markdown, percent
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _pair_table(found: Comparison) -> Table:
         )
     table.caption = (
         "differences in points; p: exact sign-flip test over tasks (McNemar's with one seed), corrected for "
-        f"{len(found.pairs)} comparisons; intervals: bootstrap of seeds and tasks"
+        f"{counted(len(found.pairs), 'comparison')}; intervals: bootstrap of seeds and tasks"
     )
     return table
 
@@ -149,8 +150,8 @@ def _world_table(found: Comparison) -> Table:
     for pair in found.pairs:
         table.add_row(pair.ours, pair.theirs, *[_world_cell(pair, name) for name in worlds])
     table.caption = (
-        f"corrected for {len(found.pairs) * len(worlds)} comparisons; *: test and interval (over seeds and tasks) agree "
-        "that there is a difference (with one seed: between these runs)"
+        f"corrected for {counted(len(found.pairs) * len(worlds), 'comparison')}; *: test and interval (over seeds "
+        "and tasks) agree that there is a difference (with one seed: between these runs)"
     )
     return table
 

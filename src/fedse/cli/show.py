@@ -92,7 +92,7 @@ def _rounds_table(folder: RunView, found: dict[str, list[dict[str, Any]]]) -> Ta
             else:
                 low, high = row["interval"]
                 success = f"{100 * row['success']:.0f} ({100 * low:.0f}-{100 * high:.0f})"
-                cells.append(f"{success}\n[dim]{100 * (row['invalid'] or 0):.0f} invalid[/]")
+                cells.append(f"{success}\n[dim]{100 * (row['invalid'] or 0):.0f} % invalid[/]")
         report = folder.report(number) or {}
         losses = [
             entry["metrics"]["loss"]

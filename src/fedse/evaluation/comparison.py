@@ -111,7 +111,7 @@ def compare(runs: Sequence[Measured], against: str = "", all_pairs: bool = False
             notes.append(f"{run.name}: {run.errors} episodes ended in an error; their tasks are left out everywhere.")
     if len({group.runs[0].round for group in groups if group.runs[0].method != "pretrained"}) > 1:
         rounds = ", ".join(f"{group.label}: {group.runs[0].round}" for group in groups)
-        notes.append(f"The adapters have different numbers of rounds behind them ({rounds}).")
+        notes.append(f"The adapters come from different numbers of rounds ({rounds}).")
     if roundings := _unlike(run.roundings for run in runs):
         notes.append(f"Not the same in all runs: {roundings}; this changes at most how sums are rounded.")
     makers = [maker for run in runs for maker in run.made_with]

@@ -135,16 +135,16 @@ function Beside({ source, run, one, asked, list }) {
   return html`<div class="beside">
     <p class="summary">${apart === undefined ? "Both say the same." : `They say the same up to step ${apart}; from step ${apart + 1} on they differ.`} <a href=${link(run, "trajectory", { ...list, id: one.id })}>Close the comparison</a></p>
     <div class="columns heads">${[left, right].map((item) => html`<h2><${Outcome} outcome=${item.outcome} /> <a href=${link(run, "trajectory", { ...list, id: item.id })}>${adapterName(item)}</a> <small>${item.client}, ${item.split || item.purpose}${item.attempt ? `, attempt ${item.attempt + 1}` : ""}</small></h2>`)}</div>
-    ${[...Array(length).keys()].map((place) => html`<${Both} key=${place} place=${place} one=${left.said[place]} other=${right.said[place]} />`)}
-    <div class="columns">${[left, right].map((item) => html`<div class="turn end">${item.closing && html`<div class="world"><span class="who">world</span><pre>${item.closing}</pre></div>`}<p class="verdict"><${Outcome} outcome=${item.outcome} /> score ${f.decimal(item.score, 2)}</p></div>`)}</div>
+    ${[...Array(length).keys()].map((place) => html`<${Both} key=${place} place=${place} one=${left.said[place]} other=${right.said[place]} names=${[left, right].map(adapterName)} />`)}
+    <div class="columns">${[left, right].map((item) => html`<div class="turn end" data-of=${adapterName(item)}>${item.closing && html`<div class="world"><span class="who">world</span><pre>${item.closing}</pre></div>`}<p class="verdict"><${Outcome} outcome=${item.outcome} /> score ${f.decimal(item.score, 2)}</p></div>`)}</div>
   </div>`;
 }
 
-function Both({ place, one, other }) {
+function Both({ place, one, other, names }) {
   const seen = wordDiff(one?.observation || "", other?.observation || "");
   const said = wordDiff(one?.reply || "", other?.reply || "");
   return html`<div class="columns">${[one, other].map(
-    (turn, side) => html`<div class="turn">${turn
+    (turn, side) => html`<div class="turn" data-of=${names[side]}>${turn
       ? html`<div class="world"><span class="who">world</span><pre><${Changed} parts=${seen[side]} side=${side} /></pre></div>
           <div class="agent ${turn.learned ? "counted" : "masked"}"><span class="who">agent <small>${place + 1}</small></span><pre><${Changed} parts=${said[side]} side=${side} /></pre>${!turn.valid && html`<span class="flag">invalid action</span>`}</div>`
       : html`<p class="calm">This one had ended.</p>`}</div>`,
