@@ -193,7 +193,11 @@ class Past(Protocol):
     """What a client knows of its earlier rounds."""
 
     def attempts(self, world: str = "") -> Sequence[Attempt]:
-        """Every exploration before this round, oldest first; of one world, or of all of them."""
+        """Every exploration before this round, from a task's beginning, oldest first; of one world, or of all of them."""
+        ...
+
+    def remembered(self, world: str) -> Sequence[Trajectory]:
+        """What the buffer holds of a world before this round, oldest first; what it began with is there from round 2 on."""
         ...
 
 

@@ -143,10 +143,12 @@ class Episode:
     """Level of the world's hints that stand below observations; 0: none."""
     learns_hint: bool = False
     """Whether they are in what is learned."""
+    prefix: tuple[tuple[int, ...], ...] = ()
+    """Replies in token ids with which the conversation begins. They are carried out and read, and not learned."""
 
     def __post_init__(self) -> None:
-        if self.hint and self.purpose is not Purpose.EXPLORE:
-            raise ValueError(f"hints are for explorations only, and this episode is to {self.purpose}")
+        if (self.hint or self.prefix) and self.purpose is not Purpose.EXPLORE:
+            raise ValueError(f"hints and prefixes are for explorations only, and this episode is to {self.purpose}")
 
 
 class Attempt(NamedTuple):

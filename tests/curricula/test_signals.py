@@ -25,6 +25,7 @@ def tried(successes: int, tries: int) -> Tried:
         ("dr_zero", [0, 1, 2 / 3, 1 / 3, 0]),
         ("ttcs", [0, 0.7080656, 1, 0.7080656, 0]),  # 0.75 times its fifth root, 0.9440875
         ("ssr", [-0.8, 0.55, 0.1, -0.35, -0.8]),
+        ("webrl", [0, 1, 1, 1, 0]),
         ("exit_variance", [0, 0.1875, 0.25, 0.1875, 0]),
         ("eva_gap", [0, 1, 1, 1, 0]),
         ("sec_advantage", [0, 0.8660254, 1, 0.8660254, 0]),  # 2 sqrt(3/16) = sqrt(3)/2
@@ -41,7 +42,9 @@ def test_every_signal_can_be_named_in_a_file_and_takes_a_single_try() -> None:
         assert signal(tried(0, 1)) <= 0 and signal(tried(1, 1)) <= 0
 
 
-@pytest.mark.parametrize(("name", "inside", "outside"), [("agent0", (3, 8), (2, 9)), ("ttcs", (3, 7), (2, 8))])
+@pytest.mark.parametrize(
+    ("name", "inside", "outside"), [("agent0", (3, 8), (2, 9)), ("ttcs", (3, 7), (2, 8)), ("webrl", (1, 7), (0, 8))]
+)
 def test_bands_are_closed(name: str, inside: tuple[int, int], outside: tuple[int, int]) -> None:
     assert all(SIGNALS[name](tried(successes, 10)) > 0 for successes in inside)
     assert all(SIGNALS[name](tried(successes, 10)) == 0 for successes in outside)

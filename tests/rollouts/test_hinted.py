@@ -105,7 +105,7 @@ def test_worlds_in_other_processes_give_the_same_hints() -> None:
 
 @pytest.mark.parametrize("purpose", [Purpose.EVALUATE, Purpose.DEMONSTRATE])
 def test_nothing_is_measured_with_hints(purpose: Purpose) -> None:
-    with pytest.raises(ValueError, match="hints are for explorations only"):
+    with pytest.raises(ValueError, match="hints and prefixes are for explorations only"):
         replace(episodes()[0], purpose=purpose, hint=1)
 
 

@@ -13,6 +13,7 @@ from fedse.experience.journal import Journal
 from fedse.privacy.noise import NoiseKey
 from fedse.protocols import Filter, Past, Start, StartsAhead
 from fedse.rollouts.hinted import hint_tokens
+from fedse.rollouts.replaying import has_prefix
 from fedse.seeds import stream
 from fedse.stopwatch import during
 from fedse.types import Adapter, Ahead, Lesson, Outcome, Trajectory, WorldScore
@@ -131,7 +132,9 @@ class RoundMemory:
             if experience.site.learns:
                 experience.begin()
             with during("disk"):
-                added = experience.buffer.remember(self._round, kept, self._explored)
+                # Whoever begins half-way says nothing about a task's chances.
+                attempts = [item for item in self._explored if not has_prefix(item)]
+                added = experience.buffer.remember(self._round, kept, attempts)
             with during("disk"):
                 experience.journal.write(f"{self._round:04d}", [*self._measured, *self._explored, *self._rescued])
             self._lesson = experience.lesson(self._round, adapter, finished)
@@ -151,6 +154,8 @@ class RoundMemory:
             if hinted:
                 self.counts["hinted"] = len(hinted)
                 self.counts["hint_tokens"] = sum(hint_tokens(experience.site.chat, item) for item in hinted)
+            if prefixed := sum(map(has_prefix, self._explored)):
+                self.counts["prefixed"] = prefixed
             if self._rescued:
                 self.counts["rescued"] = len(self._rescued)
             if not experience.site.learns:

@@ -22,7 +22,7 @@ from fedse.seeds import generator
 from fedse.types import Attempt, Task
 
 SignalName = Literal[
-    "learnability", "azr", "agent0", "dr_zero", "ttcs", "ssr", "exit_variance", "eva_gap", "sec_advantage"
+    "learnability", "azr", "agent0", "dr_zero", "ttcs", "ssr", "webrl", "exit_variance", "eva_gap", "sec_advantage"
 ]
 
 

@@ -68,6 +68,11 @@ def ssr(tried: Tried) -> float:
     return 1 - 1.8 * tried.share if 0 < tried.successes < tried.tries else -0.8
 
 
+def webrl(tried: Tried) -> float:
+    """WebRL: 1 within the band of what it trains on, 0.05 <= p <= 0.75, where its critic's value stands for p."""
+    return 1.0 if 0.05 <= tried.share <= 0.75 else 0.0
+
+
 def exit_variance(tried: Tried) -> float:
     """ExIt: the variance of the rewards."""
     mean = fmean(tried.rewards)
@@ -89,5 +94,5 @@ def sec_advantage(tried: Tried) -> float:
 
 SIGNALS: Mapping[str, Signal] = {
     signal.__name__: signal
-    for signal in (learnability, azr, agent0, dr_zero, ttcs, ssr, exit_variance, eva_gap, sec_advantage)
+    for signal in (learnability, azr, agent0, dr_zero, ttcs, ssr, webrl, exit_variance, eva_gap, sec_advantage)
 }

@@ -283,6 +283,15 @@ class Buffer:
             ).fetchall()
             return [Attempt(*row)._replace(outcome=Outcome(row[5])) for row in rows]
 
+    def remembered(self, before: int, world: str) -> list[Trajectory]:
+        """Everything of a world before a round, oldest first, whatever is learned from."""
+        rows = self._connection.execute(
+            "SELECT record, token_ids, train_mask, content FROM trajectories WHERE round < ? AND world = ?"
+            " ORDER BY round, task, attempt",
+            (before, world),
+        )
+        return [_trajectory(self.path, *row) for row in rows]
+
     def __len__(self) -> int:
         return int(self._connection.execute("SELECT COUNT(*) FROM trajectories").fetchone()[0])
 
@@ -306,6 +315,12 @@ class BufferedPast:
     def attempts(self, world: str = "") -> list[Attempt]:
         try:
             return self._buffer.attempts(self._round, world)
+        finally:
+            self._buffer.close()
+
+    def remembered(self, world: str) -> list[Trajectory]:
+        try:
+            return self._buffer.remembered(self._round, world)
         finally:
             self._buffer.close()
 

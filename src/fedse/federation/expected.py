@@ -94,6 +94,7 @@ class Expected:
         _at_most("agent_tokens", counts["agent_tokens"], explored * MOST_TOKENS)
         _at_most("only_measures", counts["only_measures"], 1)
         _at_most("hinted", counts["hinted"], explored)
+        _at_most("prefixed", counts["prefixed"], explored)
         _at_most("hint_tokens", counts["hint_tokens"], counts["hinted"] * MOST_TOKENS)
         _at_most("fresh", counts["fresh"], explored - counts["errors"])
 

@@ -41,6 +41,8 @@ KNOWN: dict[str, dict[str, str]] = {
         "sec": "fedse.curricula.sec:Sec",
         "federated_sec": "fedse.curricula.federated_sec:FederatedSec",
         "hints": "fedse.curricula.hints:Hints",
+        "ucb": "fedse.curricula.ucb:Ucb",
+        "prefixes": "fedse.curricula.prefixes:Prefixes",
         "variations": "fedse.curricula.variations:Variations",
     },
     "rescue": {

@@ -17,7 +17,7 @@ from fedse.types import ClientUpdate, Shared, WorldScore
 
 T = TypeVar("T")
 OTHER = "other"
-NOT_ALWAYS_COUNTED = frozenset({"only_measures", "fresh", "hinted", "hint_tokens", "rescued"})
+NOT_ALWAYS_COUNTED = frozenset({"only_measures", "fresh", "hinted", "hint_tokens", "rescued", "prefixed"})
 """Told where there is something to tell."""
 COUNTS = frozenset(
     {

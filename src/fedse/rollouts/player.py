@@ -85,8 +85,10 @@ class Player:
                 with during("world"):
                     self._worlds.ask_reset(world, episode.make_world, episode.task.id, episode.hint)
                 beginning.append((number, episode, world))
-            for number, episode, world in beginning:
-                opened = self._begin(number, episode, world, self._answer_of(world))
+            # All answers first: a prefix asks its world again.
+            begun = [(number, episode, world, self._answer_of(world)) for number, episode, world in beginning]
+            for number, episode, world, answer in begun:
+                opened = self._begin(number, episode, world, answer)
                 if opened is not None:
                     in_play[opened.slot] = opened
             asked: list[tuple[_Open, Reply, str, ParsedReply]] = []
@@ -134,8 +136,16 @@ class Player:
         if answer.error:
             self._end(number, episode, "", [], answer, Outcome.ERROR, [], [])
             return None
+        rules, steps = answer.rules, list[Step]()
         with during("text"):
-            opening = self._opening(answer.rules)
+            opening = self._opening(rules)
+        if episode.prefix:
+            opening, answer = self._led(episode, world, opening, answer, steps)
+            if answer.error or answer.over:
+                outcome = Outcome.ERROR if answer.error else Outcome.SUCCESS if answer.success else Outcome.FAILURE
+                self._end(number, episode, rules, steps, answer, outcome, opening, [False] * len(opening))
+                return None
+        with during("text"):
             turn = turn_ids(self.chat, answer.observation, answer.hint, self.context - len(opening))
         length = len(opening) + len(turn.given)
         if length >= self.context:
@@ -149,9 +159,34 @@ class Player:
             self._extend(slot, turn.given, episode.world, answer)
         ids = [*opening, *(turn.given if episode.learns_hint else turn.bare)]
         return _Open(
-            *(number, episode, world, slot, answer.rules, answer.observation, turn.hint, ids, [False] * len(ids)),
+            *(number, episode, world, slot, rules, answer.observation, turn.hint, ids, [False] * len(ids)),
             beside=length - len(ids),
+            steps=steps,
+            answered=len(opening),
         )
+
+    def _led(
+        self, episode: Episode, world: int, opening: Sequence[int], answer: WorldReply, steps: list[Step]
+    ) -> tuple[list[int], WorldReply]:
+        """Carry a prefix out: what the conversation then is, and what the world said last."""
+        ids = [*opening]
+        for reply in episode.prefix:
+            with during("text"):
+                text = self.chat.text(reply)
+                parsed = parse(text)
+                end = [] if reply[-1] in self.chat.end_ids else self.chat.reply("")
+                ids += [*self.chat.turn(answer.observation), *reply, *end]
+            with during("world"):
+                self._worlds.ask_step(world, parsed.action, episode.hint)
+            before, answer = answer, self._answer_of(world)
+            if answer.error:
+                break
+            said = (before.observation, text, parsed.thought, parsed.action, answer.valid)
+            steps.append(Step(*said, learned=False, reward=answer.reward))
+            if answer.over:
+                self._idle[episode.make_world, world % self._worlds.homes].append(world)
+                break
+        return ids, answer
 
     def _extend(self, slot: int, turn: Sequence[int], world: str, answer: WorldReply) -> None:
         self.policy.extend(slot, turn)

@@ -12,6 +12,11 @@ from fedse.worlds.answers import blamed, finite_number, plain_text
 from fedse.worlds.world import World
 
 
+def has_prefix(trajectory: Trajectory) -> bool:
+    """Whether an exploration began where an earlier episode had been."""
+    return trajectory.purpose is Purpose.EXPLORE and bool(trajectory.steps) and not trajectory.steps[0].learned
+
+
 def carried_out(world: World, trajectory: Trajectory) -> None:
     """Bring a world to where an episode ended in it."""
     with during("world"), blamed(world, f"a repetition of '{trajectory.task}'"):
