@@ -57,16 +57,19 @@ def test_counts_and_scores_can_stay_and_the_adapter_still_leaves() -> None:
 def test_rounded_counts_are_multiples_that_a_hub_still_believes(step: int) -> None:
     """Whatever a round counted honestly, also in rounds so small that some counts become 0."""
     draw, task = np.random.default_rng(step), RoundTask(3, "train", VECTOR, UPDATE.layout, {})
-    believes = Expected(worlds={"east": ("maze",)}, explored=60, started=20)
+    believes = Expected(worlds={"east": ("maze",)}, explored=60, started=20, rescues=True)
     for _ in range(300):
         explored = int(draw.integers(0, 60))
         errors = int(draw.integers(0, explored + 1))
-        kept = int(draw.integers(0, explored - errors + 1))
+        successes = int(draw.integers(0, explored - errors + 1))
+        rescued = int(draw.integers(0, explored - errors - successes + 1))
+        kept = int(draw.integers(0, explored - errors + rescued + 1))
         buffer, hinted = int(draw.integers(0, 60)), int(draw.integers(0, explored + 1))
         counts = {
             "explored": explored,
             "errors": errors,
-            "successes": int(draw.integers(kept, explored - errors + 1)),
+            "successes": successes,
+            "rescued": rescued,
             "kept": kept,
             "added": int(draw.integers(0, kept + 1)),
             "buffer": buffer,

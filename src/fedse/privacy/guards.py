@@ -75,6 +75,10 @@ class RoundCounts:
         }
         for whole, parts in (("explored", ("steps", "invalid", "agent_tokens")), ("hinted", ("hint_tokens",))):
             counts |= {part: 0 for part in parts if part in counts and not counts.get(whole)}
+        if "kept" in counts:
+            # Of a failure that was rescued both are kept, and the sum of what was rounded may be less than what it was.
+            most = counts["explored"] - counts["errors"] + counts.get("rescued", 0)
+            counts |= {name: min(counts[name], most) for name in ("kept", "added")}
         return replace(update, counts=counts)
 
 
