@@ -350,7 +350,8 @@ class Aggregator(Protocol):
     """Makes the next state from the updates of a round, which come sorted by client name.
 
     It may have a `plan` (`adapters.plan`) that says which factors clients train and send, `promises` (`aggregators.rule`)
-    that `fedse aggregators check` tries, and `new_factors = True` if its factors are not near those of the round before.
+    that `fedse aggregators check` tries, `needs_counts` for what it weighs updates by, and `new_factors = True` if its
+    factors are not near those of the round before.
     """
 
     def aggregate(

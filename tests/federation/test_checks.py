@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from pydantic import ValidationError
 
 from fedse.adapters.packing import pack
 from fedse.federation.checks import CheckOptions, refusal
+from fedse.federation.collected import SingleUpdates
+from fedse.federation.exchange import Replies
 from fedse.types import Adapter, ClientUpdate, Vector
 
 BROADCAST = Adapter({"a": np.full((2, 3), 0.5, dtype=np.float32), "b": np.zeros(4, dtype=np.float32)})
@@ -28,6 +31,14 @@ def _changed(index: int, value: float) -> Vector:
     vector = START.copy()
     vector[index] = value
     return vector
+
+
+def test_an_update_that_does_not_tell_what_the_aggregator_weighs_by_is_refused(tmp_path: Path) -> None:
+    collected = SingleUpdates(BROADCAST, CheckOptions(), tmp_path, {"learned_from"})
+    collected.take(replace(_update(_changed(0, 1.0)), client="silent"))
+    collected.take(replace(_update(_changed(0, 1.0)), counts={"learned_from": 3}))
+    assert collected.refused == {"silent": "it does not tell learned_from, which the aggregator needs"}
+    assert [update.client for update in collected.usable(Replies(), [])] == ["site"]
 
 
 def test_a_good_update_is_taken() -> None:

@@ -40,6 +40,7 @@ class Adaptive(Mean):
     """The mean weighted by how much each client's success rate rose above its own history."""
 
     Options = AdaptiveOptions
+    needs_counts = frozenset({"explored", "errors", "successes"})
 
     def __init__(self, **options: float) -> None:
         self.options = AdaptiveOptions.model_validate(options)

@@ -37,6 +37,8 @@ class Rule:
 
     plan: Plan = TensorPlan()
     promises: frozenset[str] = frozenset()
+    needs_counts: frozenset[str] = frozenset()
+    """Counts that it weighs updates by; an update that does not tell them cannot be used."""
 
     def aggregate(self, state: ServerState, updates: Sequence[StoredUpdate]) -> Result:
         if not updates:

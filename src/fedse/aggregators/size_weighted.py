@@ -22,6 +22,8 @@ from fedse.protocols import StoredUpdate
 class SizeWeighted(Mean):
     """The mean weighted by the trajectories each client learned from (FedAvg, FedIT)."""
 
+    needs_counts = frozenset({"learned_from"})
+
     def weights(self, updates: Sequence[StoredUpdate]) -> npt.NDArray[np.float64]:
         sizes = np.array([float(count(update, "learned_from")) for update in updates])
         return sizes if sizes.sum() > 0 else np.ones(len(updates))

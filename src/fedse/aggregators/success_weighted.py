@@ -23,6 +23,8 @@ from fedse.protocols import StoredUpdate
 class SuccessWeighted(Mean):
     """The mean weighted by each client's successes in the round (an ablation of the paper)."""
 
+    needs_counts = frozenset({"successes"})
+
     def weights(self, updates: Sequence[StoredUpdate]) -> npt.NDArray[np.float64]:
         successes = np.array([float(count(update, "successes")) for update in updates])
         return successes if successes.sum() > 0 else np.ones(len(updates))

@@ -187,6 +187,8 @@ folder: data                  # worlds' trajectories, buffer and ledger stay her
 # worlds: [maze]              # this site's own worlds; without it, those the experiment names for it
 # max_megabytes: 200          # never send more in one update
 # budget: {{rounds: 30, hours: 48}}   # most of what the hub may ask for
+# leaves: {{counts: rounded}}   # what is told beside the adapter
+# agreed: {{model.name: nano, exploration.tasks: {{at_most: 50}}}}   # work for no experiment that says otherwise
 # secure_sum: {{sites: {{NAME: PUBLIC_KEY}}}}   # keys as `fedse site key` prints them at each site
 # settings: [model.device=cuda]
 """

@@ -8,15 +8,19 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from fedse.apps.agreed import check_agreed
 from fedse.apps.budget import BudgetOptions
 from fedse.apps.hub_file import ELSEWHERE, load_without_worlds, refuse_what_needs_one_machine, told_worlds_of
 from fedse.apps.site_sums import SiteSumOptions, check_masked
 from fedse.errors import BadInput
 from fedse.experiments.client_options import ClientOptions
 from fedse.experiments.file import explain
+from fedse.experiments.known_before import expected_of
 from fedse.experiments.options import Experiment
 from fedse.experiments.world_settings import for_worlds, made_for
-from fedse.plugins import Choice, ChoiceOf, FilePath, PluginOptions
+from fedse.plugins import Choice, ChoiceOf, FilePath, PluginOptions, build
+from fedse.plugins.finding import nearest
+from fedse.privacy.guards import LeavingOptions
 from fedse.storage.strict_yaml import read_yaml
 
 PROTECTION = ("authority", "key", "hub_key")
@@ -46,6 +50,10 @@ class SiteOptions(PluginOptions):
     """The site's worlds; by default those that the experiment names for it."""
     max_megabytes: float | None = Field(default=None, gt=0)
     """Refuse to send more than this in one update, whatever the experiment allows."""
+    leaves: LeavingOptions = LeavingOptions()
+    """What the site tells beside its adapter."""
+    agreed: dict[str, Any] = Field(default_factory=dict)
+    """What the experiment must say, by key, such as `{model.name: nano, learner.epochs: {at_most: 2}}`."""
     budget: BudgetOptions = BudgetOptions()
     """Most of what the hub may ask for in one run."""
     secure_sum: SiteSumOptions | None = None
@@ -112,6 +120,8 @@ def load_site(path: Path) -> Site:
         )
     refuse_what_needs_one_machine(options.experiment, own)
     check_masked(path, options.secure_sum, common)
+    check_agreed(path, options.agreed, own)
+    _check_leaves(path, options.leaves, own)
     if (own.name, own.sharing, own.sending) != (common.name, common.sharing, common.sending):
         raise BadInput(f"{path}: settings may not change name, sharing or sending: they are agreed with the hub.")
     site = own.clients.get(options.name)
@@ -124,3 +134,20 @@ def load_site(path: Path) -> Site:
         update["sending"] = own.sending.model_copy(update={"max_megabytes": least})
     told = told_worlds_of(options.experiment).get(options.name, ())
     return Site(options, own.model_copy(update=update), common.terms(), told)
+
+
+def _check_leaves(path: Path, leaves: LeavingOptions, experiment: Experiment) -> None:
+    """A metric must be one that there is; and an update without what its aggregator weighs by would always be refused."""
+    known = expected_of(experiment).metrics
+    for name in leaves.metrics or ():
+        if name not in known:
+            raise BadInput(
+                f"{path}: leaves.metrics: there is no metric '{name}'; {nearest(name, known)}known: "
+                f"{', '.join(sorted(known))}."
+            )
+    needed = getattr(build("aggregator", experiment.aggregator), "needs_counts", ())
+    if leaves.counts == "withheld" and needed:
+        raise BadInput(
+            f"{path}: `leaves.counts: withheld` keeps {', '.join(sorted(needed))} here, by which `aggregator: "
+            f"{experiment.aggregator.name}` weighs updates: round them, or use an aggregator such as `mean`."
+        )

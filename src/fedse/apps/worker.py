@@ -35,6 +35,7 @@ from fedse.experiments.known_before import names_of
 from fedse.federation.advice import OTHERS_SEE
 from fedse.federation.sites import Household, Sites
 from fedse.privacy.door import ORACLES
+from fedse.privacy.guards import WithholdMetrics, guards_of
 from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers
 from fedse.types import ClientFailure, ClientReply, ClientUpdate, RoundTask
@@ -59,7 +60,7 @@ class Worker:
         member = own_member(site.name, site.options.secure_sum)
         (self._client,) = build_clients(experiment, components, RunFolder(site.run_folder), member=member)
         self._client.door.names = names_of(experiment, self._client.site.places, site.common)
-        self._client.door.withheld = ORACLES
+        self._client.door.guards = [WithholdMetrics(ORACLES), *guards_of(site.options.leaves)]
         sites = Sites(
             names=(site.name,),
             run=experiment.name,

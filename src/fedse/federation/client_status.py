@@ -14,6 +14,7 @@ class ClientStatus(StrEnum):
     REFUSED = "refused"
     NOTHING_TO_LEARN_FROM = "nothing to learn from yet"
     ABSTAINED = "the learner abstained"
+    UNTOLD = "sent nothing, and does not tell why"
     KEPT = "learned for itself alone"
     MEASURED = "only measures"
 
@@ -24,6 +25,8 @@ def client_status(update: ClientUpdate, sent: bool, refused: bool = False) -> Cl
         return ClientStatus.REFUSED
     if sent:
         return ClientStatus.SENT
+    if not update.counts:
+        return ClientStatus.UNTOLD
     if update.counts.get("only_measures"):
         return ClientStatus.MEASURED
     if update.counts.get("learned_from") or update.counts.get("fresh"):

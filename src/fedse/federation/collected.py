@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -52,10 +52,10 @@ class Collected(Protocol):
 class SingleUpdates:
     """Every update by itself, on the server's disk."""
 
-    def __init__(self, asked: Adapter, checks: CheckOptions, spool: Path) -> None:
-        """`asked` is the part of the broadcast adapter that updates hold."""
+    def __init__(self, asked: Adapter, checks: CheckOptions, spool: Path, needed: Collection[str] = ()) -> None:
+        """`asked` is the part of the broadcast adapter that updates hold; `needed` are counts that they have to tell."""
         self.refused: dict[str, str] = {}
-        self._asked, self._checks, self._spool = asked, checks, spool
+        self._asked, self._checks, self._spool, self._needed = asked, checks, spool, needed
         self._broadcast, self._layout = pack(asked), asked.layout
         self._stored: dict[str, UpdateFile] = {}
         self._norms: dict[str, float] = {}
@@ -64,6 +64,8 @@ class SingleUpdates:
     def take(self, update: ClientUpdate) -> None:
         with during("aggregate"):
             reason = refusal(update, self._broadcast, self._layout, self._checks)
+        if not reason and update.vector is not None and (untold := sorted(set(self._needed) - update.counts.keys())):
+            reason = f"it does not tell {', '.join(untold)}, which the aggregator needs"
         if reason:
             self.refused[update.client] = reason
         elif update.vector is not None:

@@ -51,7 +51,9 @@ def run_round(
     asked = sent(state.adapter, plan)
     summing = exchange.summing
     collected: Collected = (
-        SingleUpdates(asked, checks, spool) if summing is None else SummedUpdates(asked, checks, *summing)
+        SingleUpdates(asked, checks, spool, getattr(aggregator, "needs_counts", ()))
+        if summing is None
+        else SummedUpdates(asked, checks, *summing)
     )
     refused = collected.refused
     crossed: dict[str, int] = {}

@@ -6,18 +6,18 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from fedse.adapters.rounding import decode, encode, loss
-from fedse.errors import TooMuchLeaves
 from fedse.plugins import PluginOptions
 from fedse.privacy.answered import AnsweredOnce
+from fedse.privacy.contents import contents
+from fedse.privacy.guards import Cap, Guard
 from fedse.privacy.names import Names
 from fedse.privacy.secure_sum import SecureSumOptions, SumMember
 from fedse.storage import atomic
@@ -72,8 +72,8 @@ class Door:
         self.names = names
         self.member = member
         self.once = once
-        self.withheld: frozenset[str] = frozenset()
-        """Metrics that stay here."""
+        self.guards: Sequence[Guard] = ()
+        """Those of the site's own file; the cap on what is sent comes after them."""
 
     def admit(self, task: RoundTask) -> None:
         """Refuse a task whose answer could not leave, before any work is done for it."""
@@ -83,7 +83,7 @@ class Door:
 
     def release(self, update: ClientUpdate, broadcast: Vector, task: RoundTask) -> ClientUpdate:
         """The update as the server will see it, and its line for each field in the ledger."""
-        update = self.names.only_known(replace(update, metrics=self._without_withheld(update.metrics)))
+        update = self.names.only_known(update)
         if self.once is not None and update.vector is not None:
             update = replace(update, vector=self.once.first(update.vector, task))
         if self.member is not None and task.kind == "train":
@@ -95,27 +95,18 @@ class Door:
             if self.options.precision != "float32":
                 metrics["rounding"] = loss(update.vector, arrives, broadcast)
             update = replace(update, vector=arrives, encoded=encoded, metrics=metrics)
-        leaving = list(_contents(update))
-        size = sum(len(content) for _, _, content in leaving)
-        if self.options.max_megabytes is not None and size > 1e6 * self.options.max_megabytes:
-            raise TooMuchLeaves(
-                f"the update of client '{update.client}' for {update.task} takes {size / 1e6:.3f} MB, more than "
-                f"sending.max_megabytes = {self.options.max_megabytes:g} allows; nothing was sent."
-            )
-        self._write(update, leaving)
+        most = self.options.max_megabytes
+        for guard in [*self.guards, *([] if most is None else [Cap(most)])]:
+            update = guard(update)
+        self._write(update)
         return update
-
-    def _without_withheld(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
-        """After a single epoch the loss is the first loss, under another name."""
-        secret = {metrics[name] for name in self.withheld & metrics.keys()}
-        return {name: value for name, value in metrics.items() if name not in self.withheld and value not in secret}
 
     def repeat(self, update: ClientUpdate) -> ClientUpdate:
         """Write down that an update that was released before leaves once more."""
-        self._write(update, list(_contents(update)))
+        self._write(update)
         return update
 
-    def _write(self, update: ClientUpdate, leaving: list[tuple[str, tuple[int, ...], bytes]]) -> None:
+    def _write(self, update: ClientUpdate) -> None:
         lines = [
             {
                 "time": round(time.time(), 3),
@@ -126,7 +117,7 @@ class Door:
                 "bytes": len(content),
                 "sha256": hashlib.sha256(content).hexdigest(),
             }
-            for field, shape, content in leaving
+            for field, shape, content in contents(update)
         ]
         with atomic.explained(self.ledger):
             self.ledger.parent.mkdir(parents=True, exist_ok=True)
@@ -145,22 +136,3 @@ def _masked(update: ClientUpdate, broadcast: Vector, task: RoundTask, member: Su
         arrives = member.options.fixed_point(len(task.participants)).arrives(update.vector, broadcast)
         metrics["rounding"] = loss(update.vector, arrives, broadcast)
     return replace(update, vector=None, encoded=hidden, metrics=metrics)
-
-
-def _contents(update: ClientUpdate) -> Iterator[tuple[str, tuple[int, ...], bytes]]:
-    if update.encoded is not None:
-        array = update.encoded.array
-        yield "vector", array.shape, np.ascontiguousarray(array).tobytes()
-    plain: dict[str, Any] = {
-        "layout": update.layout,
-        "counts": dict(update.counts),
-        "metrics": dict(update.metrics),
-        "scores": [asdict(score) for score in update.scores],
-    }
-    for name, given in update.shared.items():
-        for tensor in sorted(given):
-            yield f"shared/{name}/{tensor}", given[tensor].shape, np.ascontiguousarray(given[tensor]).tobytes()
-    for name, scores in update.probes.items():
-        plain[f"probes/{name}"] = [asdict(score) for score in scores]
-    for field, content in plain.items():
-        yield field, (len(content),), json.dumps(content).encode()
