@@ -134,8 +134,9 @@ class Imitation:
                 with during("adapter"):
                     through.begin(lesson.start)
                 rule = self.objective(own)
-                fitting = Fitting(through, own, self.model.context, lesson.key, rule, tokens_at_once=share, **settings)
-                fittings.append(fitting)
+                start = lesson.start.digest() if rule else ""
+                whole = (through, own, self.model.context, lesson.key, rule, start)
+                fittings.append(Fitting(*whole, tokens_at_once=share, **settings))
             parallel.run([fitting.step for fitting in fittings])
             learned: list[Learned] = []
             for through, fitting, lesson in zip(passes, fittings, lessons, strict=True):
