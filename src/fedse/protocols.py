@@ -93,6 +93,8 @@ class Reply:
     """The last id is an end-of-turn id; otherwise the reply was cut at its length limit."""
     full: bool = False
     """There is no reply, because the conversation no longer fits the model."""
+    log_probs: tuple[float, ...] = ()
+    """Of each id, under the distribution that it was drawn from; none where the policy does not know, or did not draw."""
 
 
 @dataclass(slots=True)

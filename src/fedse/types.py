@@ -19,7 +19,6 @@ Shared = Mapping[str, Tensors]
 """Numbers that plug-ins share through the server, by the name under which they share them."""
 Library = Mapping[str, Vector]
 """Adapters by the names of the clients that sent them, packed like the shared pairs of a broadcast adapter."""
-
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 NAME_LENGTH = 64
@@ -105,6 +104,10 @@ class Trajectory:
     """Of the task."""
     rewards: Mapping[str, float] = field(default_factory=dict, hash=False)
     """What judges gave it, by their names. The outcome and the score are the world's, whatever stands here."""
+    log_probs: tuple[float, ...] = field(default=(), compare=False)
+    """Of each token of the train mask, under the distribution it was drawn from; none where that is not known."""
+    reshaped: bool = field(default=False, compare=False)
+    """Whether that was another than the model's own: at a temperature other than 1, or of legal tokens only."""
 
     @property
     def reward(self) -> float:
@@ -298,14 +301,12 @@ class Encoded:
 
 @dataclass(frozen=True)
 class ClientUpdate:
-    """The only thing that leaves a client: numbers under known names, and no text.
-
-    `vector` is missing when the client had nothing to learn from, and in a secure sum always: `encoded` is masked then.
-    """
+    """The only thing that leaves a client: numbers under known names, and no text."""
 
     client: str
     round: int
     vector: Vector | None
+    """Missing when the client had nothing to learn from, and in a secure sum always: `encoded` is masked then."""
     layout: Layout
     counts: Mapping[str, int]
     metrics: Mapping[str, float]

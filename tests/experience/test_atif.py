@@ -92,6 +92,16 @@ def test_token_ids_are_those_that_were_read_and_written() -> None:
     assert found["final_metrics"]["total_completion_tokens"] == sum(trajectory.train_mask)
 
 
+def test_log_probabilities_stand_beside_the_ids_they_are_of() -> None:
+    trajectory = played(True, False, True)
+    assert not any("logprobs" in step.get("metrics", {}) for step in agent_steps(document(trajectory, MINE)))
+    told = tuple(-0.5 * number for number in range(trajectory.agent_tokens))
+    first, _, last = agent_steps(document(replace(trajectory, log_probs=told), MINE))
+    assert (*first["metrics"]["logprobs"], *last["metrics"]["logprobs"]) == told
+    for step in (first, last):
+        assert len(step["metrics"]["logprobs"]) == step["metrics"]["completion_tokens"]
+
+
 def test_a_reply_that_nobody_learns_from_has_no_ids_and_the_others_keep_theirs() -> None:
     found = document(played(True, False, True), MINE)
     assert ["metrics" in step for step in agent_steps(found)] == [True, False, True]

@@ -55,6 +55,14 @@ def test_a_trajectory_comes_back_exactly_as_it_went_in(tmp_path: Path, size: int
     assert read_file(tmp_path / "buffer.sqlite") == [kept]
 
 
+def test_log_probabilities_come_back_too_and_make_no_other_trajectory(tmp_path: Path) -> None:
+    kept = _trajectory(1, ids=(1, 2, 3, 4), log_probs=(-0.123456, -7.0), reshaped=True)
+    assert _open(tmp_path).remember(1, [kept]) == 1
+    assert _open(tmp_path).remember(2, [_trajectory(2, ids=(1, 2, 3, 4), log_probs=(-0.2, -6.0))]) == 0
+    for (found,) in (_open(tmp_path).read(), read_file(tmp_path / "buffer.sqlite")):
+        assert found == kept and (found.log_probs, found.reshaped) == (kept.log_probs, True)
+
+
 def test_where_it_came_from_stands_in_columns(tmp_path: Path) -> None:
     _open(tmp_path).remember(3, [_trajectory(3, "k", 2), _trajectory(3, "l", purpose=Purpose.DEMONSTRATE, adapter="")])
     columns = "round, world, task, attempt, purpose, adapter, outcome, score"

@@ -34,6 +34,7 @@ PLAYED = [
     )
     for number, outcome in enumerate(Outcome)
 ]
+DRAWN = [replace(PLAYED[1], log_probs=(-0.693147,)), replace(PLAYED[2], log_probs=(0.0, -12.5), reshaped=True)]
 
 
 def test_a_record_is_plain_json_with_a_format_and_reads_back() -> None:
@@ -43,10 +44,39 @@ def test_a_record_is_plain_json_with_a_format_and_reads_back() -> None:
         assert from_record(json.loads(json.dumps(record))) == trajectory
 
 
-def test_a_record_has_the_newest_format_only_where_there_are_hints() -> None:
+def test_log_probabilities_are_in_a_record_where_they_are_known(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    export([*PLAYED, *DRAWN], tmp_path / "out.jsonl")
+    export([*PLAYED, *DRAWN], tmp_path / "out.parquet")
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().split("\n") if line]
+    assert [line["format"] for line in lines] == [3, 3, 3, FORMAT, FORMAT]
+    for records in (lines, parquet.read_table(tmp_path / "out.parquet").to_pylist()):
+        read = [from_record(record) for record in records]
+        assert [(item.log_probs, item.reshaped) for item in read] == [
+            *[((), False)] * 3,
+            ((-0.693147,), False),
+            ((0.0, -12.5), True),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ({"log_probs": [-1.0]}, "as many log-probabilities"),
+        ({"log_probs": [-1.0, "x"]}, "no number"),
+        ({"log_probs": [-1.0, float("-inf")]}, "no number"),
+        ({"reshaped": "no"}, "not told"),
+    ],
+)
+def test_log_probabilities_that_do_not_fit_are_refused(damage: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        from_record({**to_record(DRAWN[1]), **damage})
+
+
+def test_a_record_has_a_newer_format_where_there_are_hints() -> None:
     steps = (PLAYED[2].steps[0], replace(PLAYED[2].steps[1], hint="Turn left."))
     record = to_record(replace(PLAYED[2], steps=steps))
-    assert record["format"] == FORMAT and [step.get("hint") for step in record["steps"]] == [None, "Turn left."]
+    assert record["format"] == 4 and [step.get("hint") for step in record["steps"]] == [None, "Turn left."]
     assert from_record(json.loads(json.dumps(record))).steps == steps
 
 

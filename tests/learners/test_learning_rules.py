@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from torch.nn import functional
 
 import fedse
-from fedse.learners.cases import CreditedExample
+from fedse.learners.cases import CreditedExample, examples_of
 from fedse.learners.dpo import Dpo, DpoLoss
 from fedse.learners.group_policy_gradient import ClippedRatio, GroupPolicyGradient
 from fedse.learners.groups import advantages, groups_of, uniform_share, win_shares
@@ -26,8 +27,11 @@ from fedse.networks.training.lora_vector import LoraVector
 from fedse.networks.training.padded_network import PaddedNetwork
 from fedse.networks.training.passes import PackedPass, PaddedPass, Pass, pass_for
 from fedse.networks.training.token_packing import Example
+from fedse.policies.transformer import TransformerPolicy
+from fedse.rollouts.player import Player
 from fedse.runs.reading import RunView
-from fedse.types import Adapter, Lesson, Outcome, Purpose, Step, Trajectory
+from fedse.types import Adapter, Episode, Lesson, Outcome, Purpose, Sampling, Step, Trajectory
+from fedse.worlds.maze import Maze
 from padded_reference import TARGETS, adapted, conversations
 from small_llamas import NETWORKS
 
@@ -36,6 +40,10 @@ Written = Callable[[list[torch.Tensor], list[torch.Tensor], list[float]], torch.
 LENGTHS = (5, 9, 3, 7)
 CREDITS = [1.2, -0.7, 0.4, -0.9]
 RULES = ["group_policy_gradient", "kto", "dpo", "sppo", "self_imitation"]
+
+
+def make_maze() -> Maze:
+    return Maze(rules="brief", observation_length="brief", turn_limit=4)
 
 
 def scored(credits: Sequence[float], replayed: Sequence[bool] = (), spread: float = 0.3) -> list[Scored]:
@@ -104,6 +112,24 @@ def test_group_policy_gradients_are_those_of_trls_losses(loss_type: Any, level: 
     weighed = assert_autograd_agrees(rule, batch, grpo_as_in_trl(loss_type, level, low, high, beta, longest, items))
     assert weighed.told["clipped_share"] > 0, "or the bounds were not tried"
     assert weighed.told["kl"] > 0
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_the_ratio_is_to_what_was_drawn_and_the_divergence_to_the_reference(level: str) -> None:
+    batch = scored(CREDITS, spread=0.6)
+    random = np.random.default_rng(5)
+    drawn = [item.before + 0.2 * random.standard_normal(len(item.now)) for item in batch]
+    known = [replace(item, example=replace(item.example, drawn=own)) for item, own in zip(batch, drawn, strict=True)]
+    rule = ClippedRatio("grpo", level == "sequence", 0.2, 0.28, 0.05, 0.0, 11, 17.5)
+    ratio = grpo_as_in_trl("grpo", level, 0.2, 0.28, 0.0, 11, 17.5)
+
+    def written(now: list[torch.Tensor], before: list[torch.Tensor], credits: list[float]) -> torch.Tensor:
+        away = [old - item for old, item in zip(before, now, strict=True)]
+        divergence = torch.stack([(own.exp() - own - 1).mean() for own in away]).mean()
+        return ratio(now, [torch.tensor(own) for own in drawn], credits) + 0.05 * divergence
+
+    mine, to_start = assert_autograd_agrees(rule, known, written), rule.weigh(batch)
+    assert mine.told["kl"] == to_start.told["kl"] and mine.loss != pytest.approx(to_start.loss, rel=1e-3)
 
 
 def test_what_is_replayed_beside_groups_is_imitated() -> None:
@@ -248,6 +274,46 @@ def test_attempts_that_do_not_differ_teach_nothing_and_the_learner_abstains(tiny
     assert learner.learn_together([same, same]) == [None, None]
 
 
+def test_the_gap_between_sampler_and_learner_is_told_where_the_adapter_and_the_distribution_are_the_same(
+    tiny: Any,
+) -> None:
+    start, task = tiny.initial_adapter(3), make_maze().tasks("train")[0]
+    policy = TransformerPolicy(tiny, slots=6, reply_tokens=8)
+    policy.load(start)
+
+    def lesson(temperature: float, adapter: str) -> Lesson:
+        episodes = [
+            Episode("c", "maze", make_maze, task, Purpose.EXPLORE, 1, number, Sampling(number, temperature))
+            for number in range(6)
+        ]
+        played = Player(policy, tiny.chat, tiny.context).play(episodes, adapter)
+        return Lesson(start, [], 0, [replace(item, rewards={"world": item.attempt % 2}) for item in played])
+
+    def gap(given: Lesson) -> float | None:
+        _, metrics = GroupPolicyGradient(tiny, epochs=1).learn(given)  # type: ignore[misc]
+        return metrics.get("sampler_gap")
+
+    told = lesson(1.0, start.digest())
+    assert all(len(item.log_probs) == item.agent_tokens for item in told.fresh)
+    found = gap(told)
+    assert found is not None and found < 1e-5
+    apart = [replace(item, log_probs=tuple(value - 0.25 for value in item.log_probs)) for item in told.fresh]
+    assert gap(told._replace(fresh=apart)) == pytest.approx(0.25, abs=1e-4)
+    assert gap(lesson(1.0, "another adapter")) is None
+    assert gap(lesson(0.5, start.digest())) is None
+
+
+def test_log_probabilities_are_cut_with_their_conversation() -> None:
+    told = replace(
+        attempt("x", 1.0), token_ids=(1, 2, 3, 4), train_mask=(False, True, False, True), log_probs=(-1.0, -2.0)
+    )
+    for context, expected in ((4, [-1.0, -2.0]), (3, [-1.0])):
+        (example,) = examples_of([told], context)
+        assert example.drawn is not None and example.drawn.tolist() == expected
+    (example,) = examples_of([replace(told, reshaped=True)], 4)
+    assert example.drawn is None
+
+
 def bandit(rule: str, **changes: Any) -> dict[str, Any]:
     return {
         "name": rule,
@@ -304,6 +370,7 @@ def test_failures_reach_the_learner_and_are_not_remembered(tmp_path: Path) -> No
     found = fedse.run(fedse.Experiment(**bandit("kto", rounds=1)), tmp_path)
     report = json.loads((found.folder / "rounds" / "0001" / "report.json").read_text())["clients"]["one"]
     counts = report["counts"]
+    assert "sampler_gap" not in report["metrics"], "tokens were drawn among legal ones only"
     assert counts["fresh"] == counts["explored"] == 48 and 0 < counts["successes"] < 48
     assert report["metrics"]["failure_log_ratio"] < report["metrics"]["success_log_ratio"]
     assert counts["buffer"] <= counts["successes"]

@@ -71,9 +71,11 @@ def attend(
     return out.view(total, heads, size)
 
 
-def draw(logits: torch.Tensor, draws: torch.Tensor, temperatures: torch.Tensor) -> torch.Tensor:
+def draw(logits: torch.Tensor, draws: torch.Tensor, temperatures: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     warm = temperatures > 0
-    ladder = torch.softmax(logits.double() / torch.where(warm, temperatures, 1.0)[:, None], dim=-1).cumsum(dim=-1)
+    scaled = logits.double() / torch.where(warm, temperatures, 1.0)[:, None]
+    ladder = torch.softmax(scaled, dim=-1).cumsum(dim=-1)
     aims = draws[:, None] * ladder[:, -1:]
     tokens = torch.searchsorted(ladder, aims, right=True).squeeze(1).clamp(max=logits.shape[1] - 1)
-    return torch.where(warm, tokens, logits.argmax(dim=-1))
+    log_probs = torch.log_softmax(scaled, dim=-1).gather(1, tokens[:, None]).squeeze(1)
+    return torch.where(warm, tokens, logits.argmax(dim=-1)), torch.where(warm, log_probs, 0.0).float()

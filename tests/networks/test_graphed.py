@@ -59,13 +59,24 @@ def played(policy: TransformerPolicy, adapter: Adapter, tasks: int) -> list[Traj
     return Player(policy, policy.model.chat, policy.model.context).play(episodes, "adapter")
 
 
+def assert_log_probabilities_agree(mine: list[Trajectory], usual: list[Trajectory]) -> None:
+    """Of those episodes that are the same; every other one is greedy and has none."""
+    same = [pair for pair in zip(mine, usual, strict=True) if pair[0] == pair[1]]
+    for one, other in same:
+        assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
+    assert {len(one.log_probs) == one.agent_tokens > 0 for one, _ in same[1::2]} == {True}
+    assert not any(one.log_probs for one, _ in same[::2])
+
+
 def test_episodes_are_those_of_the_stepwise_decoder(tiny: Any) -> None:
     """More episodes than slots, so that slots are taken again; replies end early, late and at their longest."""
     adapter = stirred(tiny)
     usual = played(TransformerPolicy(tiny, slots=5, reply_tokens=10), adapter, 4)
     graphed = Graphed(tiny, slots=5, reply_tokens=10)
-    assert played(graphed, adapter, 4) == usual
+    mine = played(graphed, adapter, 4)
+    assert mine == usual
     assert len({trajectory.token_ids for trajectory in usual}) > len(usual) // 2
+    assert_log_probabilities_agree(mine, usual)
 
 
 @pytest.mark.slow
@@ -114,4 +125,9 @@ def test_on_a_gpu_episodes_are_those_of_the_stepwise_decoder() -> None:
     assert graphed.probe_gap() < 1e-4
     usual = played(Stepwise(model, slots=5, reply_tokens=10), adapter, 12)
     assert sum(one == other for one, other in zip(mine, usual, strict=True)) >= 22
-    assert mine == played(OnGpu(model, slots=5, reply_tokens=10), adapter, 12)
+    for one, other in zip(mine, usual, strict=True):
+        if one == other:
+            assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
+    again = played(OnGpu(model, slots=5, reply_tokens=10), adapter, 12)
+    assert mine == again and [item.log_probs for item in mine] == [item.log_probs for item in again]
+    assert [bool(item.log_probs) for item in mine] == [False, True] * 12

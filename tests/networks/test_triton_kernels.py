@@ -48,9 +48,12 @@ def test_draw(words: int) -> None:
     logits = numbers(64, words) * 3
     draws = torch.rand(64, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(DEVICE)
     temperatures = torch.tensor([0.0, 1.0, 0.3, 2.0] * 16, dtype=torch.float64, device=DEVICE)
-    mine = triton_kernels.draw(logits, draws, temperatures)
-    assert mine.tolist() == plain_kernels.draw(logits, draws, temperatures).tolist()
+    mine, log_probs = triton_kernels.draw(logits, draws, temperatures)
+    tokens, expected = plain_kernels.draw(logits, draws, temperatures)
+    assert mine.tolist() == tokens.tolist()
     assert len(set(mine.tolist())) > 20
+    torch.testing.assert_close(log_probs, expected, atol=1e-5, rtol=1e-5)
+    assert log_probs[temperatures > 0].min() < -3 and not log_probs[temperatures == 0].any()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,9 @@ def test_actions_are_drawn_by_the_models_probabilities_renormalised_at_every_bra
         while open_slots:
             for reply in policy.ready():
                 assert reply.ended
-                seen[tiny.chat.text(reply.ids).removeprefix("Action: ")] += 1
+                action = tiny.chat.text(reply.ids).removeprefix("Action: ")
+                assert math.exp(sum(reply.log_probs)) == pytest.approx(exact[action], rel=1e-3)
+                seen[action] += 1
                 policy.close(reply.slot)
                 open_slots.remove(reply.slot)
     assert set(seen) <= set(actions)
@@ -133,6 +136,8 @@ def test_batches_change_nothing(tiny: Any) -> None:
     apart: list[Trajectory] = [item for plan in plans for item in one_player.play(plan, "adapter")]
     singly = [item for plan in plans for episode in plan for item in one_player.play([episode], "adapter")]
     assert together == apart == singly
+    told = [[item.log_probs for item in played] for played in (together, apart, singly)]
+    assert told[0] == told[1] == told[2] and [item.reshaped for item in together] == [True] * len(together)
     assert len({item.token_ids for item in together}) > len(together) // 2
 
 

@@ -71,6 +71,27 @@ def test_sampling_follows_the_models_distribution(tiny: Any, policy: Transformer
     assert float(((seen - expected) ** 2 / expected).sum()) < 31.3  # 99.9 % point of chi-square with 11 degrees
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 0.0])
+def test_a_reply_tells_how_likely_each_of_its_tokens_was(
+    tiny: Any, policy: TransformerPolicy, temperature: float
+) -> None:
+    ids = tiny.chat.opening("rules")
+    slot = policy.open(ids, Sampling(5, temperature))
+    for turn in ("left or right?", "and now?"):
+        ids = [*ids, *tiny.chat.turn(turn)]
+        policy.extend(slot, tiny.chat.turn(turn))
+        [reply] = policy.ready()
+        if temperature == 0:
+            assert reply.log_probs == ()
+            continue
+        with torch.no_grad():
+            logits = tiny.network(torch.tensor([[*ids, *reply.ids]])).logits[0, len(ids) - 1 : -1]
+        exact = torch.log_softmax(logits.double() / temperature, -1).gather(1, torch.tensor(reply.ids)[:, None])
+        assert reply.log_probs == pytest.approx(exact.squeeze(1).tolist(), abs=1e-4)
+        assert len(reply.ids) > 3 and min(reply.log_probs) < -1
+        ids += reply.ids
+
+
 def test_the_cache_saves_encoding_earlier_turns_again(tiny: Any, policy: TransformerPolicy) -> None:
     opening = len(tiny.chat.opening("rules"))
     converse(policy, tiny.chat, ["one", "two", "three"], Sampling(1, 1.0))

@@ -9,6 +9,7 @@ import pytest
 
 from fedse.models.chat import ByteChat
 from fedse.policies.scripted import ScriptedPolicy
+from fedse.protocols import Reply
 from fedse.rollouts.hinted import hint_tokens, hinted
 from fedse.rollouts.player import Player
 from fedse.types import Episode, Outcome, Purpose, Sampling, Task, Trajectory
@@ -117,3 +118,19 @@ class Breaking(Maze):
 def test_a_world_that_breaks_in_a_hint_is_an_error_of_the_world() -> None:
     [item], _ = play([replace(episodes(hint=1)[0], make_world=lambda: Breaking(mode="original"))])
     assert (item.outcome, item.error) == (Outcome.ERROR, "KeyError")
+
+
+class Sure(Told):
+    """Tells of every reply how likely each token was."""
+
+    def ready(self) -> list[Reply]:
+        return [replace(reply, log_probs=(-0.5,) * len(reply.ids)) for reply in super().ready()]
+
+
+def test_how_likely_a_reply_was_is_kept_unless_it_was_drawn_behind_a_hint_that_is_left_out() -> None:
+    for hint, learns_hint in ((0, False), (3, True), (3, False)):
+        for item in Player(Sure(), CHAT, 100_000).play(episodes(hint, learns_hint), "digest"):
+            known = not hint or learns_hint
+            assert item.log_probs == ((-0.5,) * item.agent_tokens if known else ())
+            assert not item.reshaped
+    assert not any(item.log_probs for item in play(episodes())[0]), "this policy does not tell"

@@ -2,14 +2,14 @@
 
 A conversation becomes the rules (user), the fixed acceptance (agent, no model was asked), the first observation (user) and a
 step of the agent for each reply, with what the world answered as its observation. Token ids are exact where they are known.
-Times and log-probabilities are not stored in a trajectory, so they are left out.
+Times are not stored in a trajectory, so they are left out; log-probabilities are given where they were stored.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from fedse import __version__
@@ -94,6 +94,7 @@ def _metrics(trajectory: Trajectory) -> list[dict[str, Any]]:
     learned = [number for number, step in enumerate(trajectory.steps) if step.learned]
     if trajectory.outcome is Outcome.ERROR or len(replies) != len(learned):
         return nothing
+    told = iter(trajectory.log_probs)
     for number, (start, end) in zip(learned, replies, strict=True):
         nothing[number] = {
             "metrics": {
@@ -101,6 +102,7 @@ def _metrics(trajectory: Trajectory) -> list[dict[str, Any]]:
                 "completion_tokens": end - start,
                 "prompt_token_ids": list(trajectory.token_ids[:start]),
                 "completion_token_ids": list(trajectory.token_ids[start:end]),
+                **({"logprobs": list(islice(told, end - start))} if trajectory.log_probs else {}),
             }
         }
     return nothing

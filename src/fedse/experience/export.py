@@ -38,10 +38,14 @@ def export(trajectories: Sequence[Trajectory], path: Path, agent: atif.Agent | N
         except ImportError as error:
             raise MissingExtra("writing Parquet", "pyarrow", "parquet") from error
         records = [to_record(trajectory) for trajectory in trajectories]
-        # Said what it is: from mappings that are all empty no type can be told.
+        # Said what they are: from mappings that are all empty no type can be told, nor from records without a key.
         rewards = pyarrow.map_(pyarrow.string(), pyarrow.float64())
-        column = pyarrow.array([list(record.pop("rewards").items()) for record in records], rewards)
-        table = pyarrow.Table.from_pylist(records).append_column("rewards", column)
+        given = pyarrow.array([list(record.pop("rewards").items()) for record in records], rewards)
+        drawn = pyarrow.array([record.pop("log_probs", None) for record in records], pyarrow.list_(pyarrow.float64()))
+        reshaped = pyarrow.array([record.pop("reshaped", None) for record in records], pyarrow.bool_())
+        table = pyarrow.Table.from_pylist(records)
+        for name, column in {"rewards": given, "log_probs": drawn, "reshaped": reshaped}.items():
+            table = table.append_column(name, column)
         with atomic.new_file(path) as part:
             pyarrow.parquet.write_table(table, part)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 from fedse.errors import BadInput
 from fedse.types import Outcome, Purpose, Step, Trajectory
 
-FORMAT = 4
+FORMAT = 5
 """2 added `rules` to a trajectory and `learned` to its steps. A record of format 1 is read as one without rules, all of
 whose replies are learned from, which is how it was made. 3 added the category and rewards of a trajectory, and the reward
-of a step; older records are read as ones without. 4 added the hint of a step; a trajectory without hints is written as 3."""
-_WITHOUT_HINTS = 3
+of a step; older records are read as ones without. 4 added the hint of a step, 5 the log-probabilities of a trajectory. A
+trajectory is written in the oldest format that holds it, without what it does not have."""
+_WITH_HINTS, _WITHOUT = 4, 3
 _NAMES = {kind: [field.name for field in fields(kind)] for kind in (Trajectory, Step)}
 _TEXTS = {
     kind: [field.name for field in fields(kind) if field.type == "str"]  # Annotations are texts here.
@@ -26,12 +28,16 @@ def to_record(trajectory: Trajectory) -> dict[str, Any]:
     for step in steps:
         if not step["hint"]:
             del step["hint"]
-    return {
-        "format": FORMAT if any(step.hint for step in trajectory.steps) else _WITHOUT_HINTS,
+    hints = any(step.hint for step in trajectory.steps)
+    record = {
+        "format": FORMAT if trajectory.log_probs else _WITH_HINTS if hints else _WITHOUT,
         **_values(trajectory),
         "steps": steps,
         "train_mask": list(map(int, trajectory.train_mask)),
     }
+    if not trajectory.log_probs:
+        del record["log_probs"], record["reshaped"]
+    return record
 
 
 def _values(instance: Step | Trajectory) -> dict[str, Any]:
@@ -63,6 +69,12 @@ def _checked(found: Trajectory) -> Trajectory:
         raise ValueError("round or attempt is no number")
     if len(found.token_ids) != len(found.train_mask):
         raise ValueError("there are not as many flags as tokens")
+    if not all(isinstance(number, (int, float)) and math.isfinite(number) for number in found.log_probs):
+        raise ValueError("a log-probability is no number")
+    if not isinstance(found.reshaped, bool):
+        raise ValueError("whether the distribution was reshaped is not told")
+    if found.log_probs and len(found.log_probs) != found.agent_tokens:
+        raise ValueError("there are not as many log-probabilities as tokens of the agent")
     return found
 
 
@@ -74,4 +86,6 @@ def _made(record: Mapping[str, Any]) -> Trajectory:
     values["rewards"] = dict(values.get("rewards", {}))
     values["token_ids"] = tuple(values["token_ids"])
     values["train_mask"] = tuple(map(bool, values["train_mask"]))
+    values["log_probs"] = tuple(values.get("log_probs") or ())
+    values["reshaped"] = values.get("reshaped") or False
     return Trajectory(**values)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from fedse.errors import BadInput
 from fedse.networks.training.token_packing import Example
@@ -36,6 +37,10 @@ class CreditedExample(Example):
     credit: float = 1.0
     """As of its case."""
     replayed: bool = False
+    drawn: npt.NDArray[np.float64] | None = None
+    """Log-probability with which each of the agent's tokens was drawn, where it was stored and is the model's own."""
+    explorer: str = ""
+    """Digest of the adapter that played it."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,11 @@ def _example(case: Case, number: int, context: int) -> CreditedExample:
     trajectory = case.trajectories[number]
     ids = np.array(trajectory.token_ids[:context], dtype=np.int64)
     train = np.array(trajectory.train_mask[:context], dtype=np.bool_)
-    return CreditedExample(ids, train, case.credits[number], case.replayed)
+    drawn = None
+    if trajectory.log_probs and not trajectory.reshaped:
+        # One for each token of the whole mask; the first of all tokens is predicted from nothing.
+        drawn = np.array(trajectory.log_probs[int(train[0]) : int(train.sum())])
+    return CreditedExample(ids, train, case.credits[number], case.replayed, drawn, trajectory.adapter)
 
 
 def group(examples: Sequence[T], batch: int, random: np.random.Generator) -> Iterator[list[T]]:

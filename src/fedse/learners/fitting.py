@@ -19,7 +19,8 @@ class Fitting:
     """One adapter's round of learning: step it until it is done. Several can be stepped in turn.
 
     Trains what the vector of the pass holds. Without an objective every token of the agent counts alike, which is the mean
-    likelihood of a batch; an objective costs a pass without gradient before each step but the first.
+    likelihood of a batch; an objective costs a pass without gradient before each step but the first. `explorer` is the
+    digest of the adapter with which the lesson begins.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class Fitting:
         context: int,
         key: int,
         objective: Objective | None = None,
+        explorer: str = "",
         *,
         epochs: float,
         learning_rate: float,
@@ -53,6 +55,11 @@ class Fitting:
         if objective is not None:
             whole = list(micro_batches(examples, self._opening, tokens_at_once))
             self._before = dict(self._now(whole))
+        self._gaps = [
+            np.abs(self._before[id(example)] - example.drawn)
+            for example in examples
+            if objective is not None and example.drawn is not None and example.explorer == explorer
+        ]
         self._schedule, self._rate = schedule, learning_rate
         self._per_epoch = max(1, int(len(batches) / max(1.0, epochs)))
         self._max_norm, self._proximal_mu = max_grad_norm, proximal_mu
@@ -138,6 +145,7 @@ class Fitting:
             "padded_share": (self._computed - self._needed) / self._computed,
             "shared_share": (self._real - self._needed) / self._real,
             **{name: float(np.mean([told[name] for told in self._told])) for name in next(iter(self._told), {})},
+            **({"sampler_gap": float(np.concatenate(self._gaps).mean())} if self._gaps else {}),
         }
 
 

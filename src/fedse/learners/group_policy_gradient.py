@@ -89,8 +89,8 @@ class GroupPolicyGradient(Imitation):
 
 @dataclass(frozen=True)
 class ClippedRatio:
-    """Minus the derivative of -min(r A, clip(r) A) + beta (e^d - d - 1), with r the ratio to the exploring adapter and d the
-    reference's log-probability minus the present one; each token times its share of the mean."""
+    """Minus the derivative of -min(r A, clip(r) A) + beta (e^d - d - 1), with r the ratio to the probability with which a
+    token was drawn and d the reference's log-probability minus the present one; each token times its share of the mean."""
 
     loss_type: LossType
     by_sequence: bool
@@ -137,7 +137,7 @@ class ClippedRatio:
         return Weighed(weights, loss, {"kl": divergence / tokens, "clipped_share": clipped / tokens})
 
     def _log_ratio(self, item: Scored) -> Values:
-        return np.full(len(item.now), item.log_ratio.mean()) if self.by_sequence else item.log_ratio
+        return np.full(len(item.now), item.log_importance.mean()) if self.by_sequence else item.log_importance
 
     def _share(self, item: Scored, compared: Sequence[Scored]) -> float:
         """Of one token in the mean."""

@@ -146,7 +146,9 @@ class Imitation:
         from fedse.learners.fitting import Fitting
 
         rule, settings = self.objective(cases), self._settings()
-        return Fitting(through, cases, self.model.context, lesson.key, rule, tokens_at_once=tokens_at_once, **settings)
+        start = lesson.start.digest() if rule else ""
+        whole = (through, cases, self.model.context, lesson.key, rule, start)
+        return Fitting(*whole, tokens_at_once=tokens_at_once, **settings)
 
     def _settings(self) -> dict[str, Any]:
         """What the round is fitted with."""

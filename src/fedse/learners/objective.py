@@ -26,11 +26,18 @@ class Scored:
     now: Values
     """Under the adapter as it is at this step."""
     before: Values
-    """Under the adapter with which the lesson began: the one that explored, and the reference."""
+    """Under the adapter with which the lesson began: the reference."""
 
     @property
     def log_ratio(self) -> Values:
+        """To the reference."""
         return self.now - self.before
+
+    @property
+    def log_importance(self) -> Values:
+        """To the probability with which each token was drawn. Where that is not known, the adapter with which the lesson
+        began is taken for what drew it."""
+        return self.log_ratio if self.example.drawn is None else self.now - self.example.drawn
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from fedse.errors import BadInput, SwapFailed
 from fedse.networks.decoding.choosing import decoder_for, window_of
-from fedse.networks.decoding.decoder import Decoder, Due
+from fedse.networks.decoding.decoder import Decoder, Drawn, Due
 from fedse.networks.decoding.legal_reply import LegalReply
 from fedse.networks.decoding.probe import allowed_gap, probe_gap
 from fedse.networks.decoding.spelling import Spelling
@@ -21,6 +21,9 @@ from fedse.types import Adapter, LegalActions, Sampling
 
 if TYPE_CHECKING:
     from fedse.models.causal_lm import CausalLM
+
+
+_LEAST = -100.0
 
 
 class TransformerOptions(PluginOptions):
@@ -45,6 +48,8 @@ class _Conversation:
     """Tokens that belong to the conversation and are not in the cache yet."""
     reply: list[int] | None = None
     """The reply so far; None while no reply is due."""
+    log_probs: list[float] = field(default_factory=list)
+    """Of its tokens."""
     most: int = 0
     """Longest reply, once it is under way."""
     drawn: int = 0
@@ -154,9 +159,9 @@ class TransformerPolicy:
                 if all(held.reply is None for held in self._conversations.values()):
                     return []
                 done = []
-                for slot, tokens in self._decoder.advance().items():
-                    self.usage.decoded += len(tokens)
-                    if reply := self._grown(slot, tokens):
+                for slot, drawn in self._decoder.advance().items():
+                    self.usage.decoded += len(drawn.tokens)
+                    if reply := self._grown(slot, drawn):
                         done.append(reply)
                 if done:
                     return done
@@ -185,17 +190,25 @@ class TransformerPolicy:
         legal = LegalReply(self._spelling, actions) if actions else None
         return Due(slot, start, ids, held.sampling, held.drawn, held.most, legal)
 
-    def _grown(self, slot: int, tokens: Sequence[int]) -> Reply | None:
+    def _grown(self, slot: int, drawn: Drawn) -> Reply | None:
         """The reply, if it is complete with these tokens."""
         held = self._conversations[slot]
         assert held.reply is not None
-        held.reply.extend(tokens)
+        held.reply.extend(drawn.tokens)
+        held.log_probs.extend(drawn.log_probs)
         if held.reply[-1] not in self.model.chat.end_ids and len(held.reply) < held.most:
             return None
         complete, held.reply = held.reply, None
+        log_probs, held.log_probs = held.log_probs, []
         # The last token was drawn and not fed back.
         held.length += len(complete) - 1
         held.unfed = complete[-1:]
         held.drawn += len(complete)
         # With another end than the template's, the turn is still to be closed.
-        return Reply(slot, tuple(complete), complete[-1] == self._closing)
+        told = tuple(_rounded(value) for value in log_probs) if held.sampling.temperature > 0 else ()
+        return Reply(slot, tuple(complete), complete[-1] == self._closing, log_probs=told)
+
+
+def _rounded(log_prob: float) -> float:
+    """As it is stored. What rounding left no probability at all was drawn all the same, and must be finite."""
+    return round(max(log_prob, _LEAST), 6)

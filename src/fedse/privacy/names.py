@@ -27,7 +27,9 @@ COUNTS = frozenset(
     }
 )
 """What a client counts in a round."""
-METRICS = frozenset({"loss", "first_loss", "steps", "tokens", "padded_share", "shared_share", "rounding"})
+METRICS = frozenset(
+    {"loss", "first_loss", "steps", "tokens", "padded_share", "shared_share", "rounding", "sampler_gap"}
+)
 """Of any learner. One that measures something else names it in its attribute `metrics`."""
 _ELSEWHERE = (
     # Errors of fedse that are not in `errors`, and what stands in their place when a message gets no answer.

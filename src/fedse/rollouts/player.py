@@ -39,6 +39,13 @@ class _Open:
     steps: list[Step] = field(default_factory=list)
     answered: int = 0
     """Ids up to the last reply."""
+    log_probs: list[float] = field(default_factory=list)
+    """Of the ids in the mask, if the policy tells them."""
+
+    @property
+    def known_log_probs(self) -> Sequence[float]:
+        """Those of what may be learned from: with a hint that is left out of it, they are of another conversation."""
+        return self.log_probs if len(self.log_probs) == sum(self.mask) and not self.beside else ()
 
 
 class Player:
@@ -134,7 +141,8 @@ class Player:
 
     def _begin(self, number: int, episode: Episode, world: int, answer: WorldReply) -> _Open | None:
         if answer.error:
-            self._end(number, episode, "", [], answer, Outcome.ERROR, [], [])
+            never = _Open(number, episode, world, slot=-1, rules="", observation="", hint="", ids=[], mask=[], beside=0)
+            self._end(never, answer, Outcome.ERROR)
             return None
         rules, steps = answer.rules, list[Step]()
         with during("text"):
@@ -199,9 +207,10 @@ class Player:
         """Take what the world said to the reply; whether the episode is over."""
         play.ids.extend(reply.ids)
         play.mask.extend([True] * len(reply.ids))
+        play.log_probs.extend(reply.log_probs)
         play.answered = len(play.ids)
         if answer.error:
-            self._end(play.number, play.episode, play.rules, play.steps, answer, Outcome.ERROR, play.ids, play.mask)
+            self._end(play, answer, Outcome.ERROR)
             return True
         play.steps.append(
             Step(
@@ -225,7 +234,7 @@ class Player:
             return False
         self._leave(play)
         outcome = Outcome.SUCCESS if answer.success else Outcome.FAILURE
-        self._end(play.number, play.episode, play.rules, play.steps, answer, outcome, play.ids, play.mask)
+        self._end(play, answer, outcome)
         return True
 
     def _end_full(self, play: _Open) -> None:
@@ -236,28 +245,11 @@ class Player:
                 "that answers: use `rules: brief` and `observation_length: brief`, or a model with a longer context."
             )
         self._leave(play)
-        self._end(
-            play.number,
-            play.episode,
-            play.rules,
-            play.steps,
-            WorldReply(play.observation),
-            Outcome.FAILURE,
-            play.ids[: play.answered],
-            play.mask[: play.answered],
-        )
+        del play.ids[play.answered :], play.mask[play.answered :]
+        self._end(play, WorldReply(play.observation), Outcome.FAILURE)
 
-    def _end(
-        self,
-        number: int,
-        episode: Episode,
-        rules: str,
-        steps: Sequence[Step],
-        answer: WorldReply,
-        outcome: Outcome,
-        ids: Sequence[int],
-        mask: Sequence[bool],
-    ) -> None:
+    def _end(self, play: _Open, answer: WorldReply, outcome: Outcome) -> None:
+        episode = play.episode
         trajectory = Trajectory(
             client=episode.client,
             world=episode.world,
@@ -266,18 +258,20 @@ class Player:
             round=episode.round,
             attempt=episode.attempt,
             adapter=self._adapter,
-            steps=tuple(steps),
+            steps=tuple(play.steps),
             closing=answer.observation,
             outcome=outcome,
             score=answer.score,
-            token_ids=tuple(ids),
-            train_mask=tuple(mask),
+            token_ids=tuple(play.ids),
+            train_mask=tuple(play.mask),
             error=answer.error,
             detail=answer.detail,
-            rules=rules,
+            rules=play.rules,
             category=episode.task.category,
+            log_probs=tuple(play.known_log_probs),
+            reshaped=episode.sampling.temperature != 1.0 or self._restricts is not None,
         )
-        self._done[number] = trajectory
+        self._done[play.number] = trajectory
         self._finished(trajectory)
 
 

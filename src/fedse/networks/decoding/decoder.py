@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fedse.networks.decoding.legal_reply import LegalReply
 from fedse.types import Sampling
@@ -29,6 +29,15 @@ class Due:
     """Longest reply, in tokens."""
     legal: LegalReply | None = None
     """What the reply may say, if not anything. Only `StepwiseDecoder` looks at it."""
+
+
+class Drawn(NamedTuple):
+    """The next tokens of a reply."""
+
+    tokens: Sequence[int]
+    log_probs: Sequence[float]
+    """Of each, under the distribution that it was drawn from: at the reply's temperature, and without the tokens that it
+    could not have been. The likeliest token, at temperature 0, is not drawn, and its number means nothing."""
 
 
 class Decoder(Protocol):
@@ -58,6 +67,6 @@ class Decoder(Protocol):
         """Encode what these conversations have not encoded yet and start their replies."""
         ...
 
-    def advance(self) -> Mapping[int, Sequence[int]]:
+    def advance(self) -> Mapping[int, Drawn]:
         """New tokens of replies under way, by slot: at least one token of one reply."""
         ...

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from fedse.errors import BadInput
-from fedse.networks.decoding.decoder import Due
+from fedse.networks.decoding.decoder import Drawn, Due
 from fedse.networks.decoding.graphed_network import GraphedNetwork
 from fedse.stopwatch import during
 
@@ -39,6 +39,8 @@ class _State:
 
     token: torch.Tensor
     """The token drawn last, which is not encoded yet."""
+    log_prob: torch.Tensor
+    """Of that token, as `Drawn` has it."""
     position: torch.Tensor
     """Where it goes."""
     left: torch.Tensor
@@ -81,6 +83,8 @@ class GraphedDecoder:
         self._longest = model.context + PIECE
         self._history = torch.full((AHEAD, slots), -1, device=self._device)
         self._read = self._history.cpu().pin_memory() if self._on_gpu else self._history
+        self._log_probs = torch.zeros(AHEAD, slots, dtype=torch.float32, device=self._device)
+        self._read_log_probs = self._log_probs.cpu().pin_memory() if self._on_gpu else self._log_probs
         self._cursor = torch.zeros(1, dtype=torch.long, device=self._device)
         self._rows = torch.arange(slots, device=self._device)
         self._columns = 0
@@ -145,6 +149,7 @@ class GraphedDecoder:
                     **whole,
                     "live": torch.zeros(count, dtype=torch.bool, device=device),
                     "temperature": torch.zeros(count, dtype=torch.float64, device=device),
+                    "log_prob": torch.zeros(count, dtype=torch.float32, device=device),
                 }
             )
         self._state.live.zero_()
@@ -193,21 +198,26 @@ class GraphedDecoder:
             del pieces[:size], targets[:size]
         self._left.update((item.slot, item.most) for item in due)
 
-    def advance(self) -> Mapping[int, Sequence[int]]:
+    def advance(self) -> Mapping[int, Drawn]:
         if not self._launched:
             self._launch()
         if self._on_gpu:
             self._done.synchronize()
         with during("transfer"):
-            columns = self._read.T.tolist()
+            columns, log_probs = self._read.T.tolist(), self._read_log_probs.T.tolist()
         self._launched = False
         if any(self._goes_on(slot, _drawn(columns[slot])) for slot in self._left):
             # What runs from here on runs while the tokens are read and the worlds answer.
             self._launch()
-        came = {slot: tokens for slot in self._left if (tokens := _drawn(columns[slot]))}
-        for slot, tokens in came.items():
-            if self._goes_on(slot, tokens):
-                self._left[slot] -= len(tokens)
+        # A reply's tokens stand in the first rows: one that has ended gets no more.
+        came = {
+            slot: Drawn(tokens, log_probs[slot][: len(tokens)])
+            for slot in self._left
+            if (tokens := _drawn(columns[slot]))
+        }
+        for slot, drawn in came.items():
+            if self._goes_on(slot, drawn.tokens):
+                self._left[slot] -= len(drawn.tokens)
             else:
                 del self._left[slot]
         return came
@@ -227,6 +237,7 @@ class GraphedDecoder:
             self._step()
         if self._on_gpu:
             self._read.copy_(self._history, non_blocking=True)
+            self._read_log_probs.copy_(self._log_probs, non_blocking=True)
             self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._done.record()
         self._launched = True
@@ -236,13 +247,15 @@ class GraphedDecoder:
         state, slots = self._state, self._slots
         token, position, live, left = (held[:slots] for held in (state.token, state.position, state.live, state.left))
         self._history.index_copy_(0, self._cursor, torch.where(live, token, -1)[None])
+        self._log_probs.index_copy_(0, self._cursor, state.log_prob[None, :slots])
         self._cursor += 1
         left -= live.long()
         live &= (left > 0) & ~torch.isin(token, self._end_ids)
         rows = torch.where(live, self._rows, slots)
         hidden = self._network(token[:, None], rows, position, live, self._cache, self._turns)[:, 0]
-        drawn = self._draw(self._network.logits(hidden), self._rows)
+        drawn, log_probs = self._draw(self._network.logits(hidden), self._rows)
         token.copy_(torch.where(live, drawn, token))
+        state.log_prob[:slots] = log_probs
         position += live
         state.drawn[:slots] += live
 
@@ -252,14 +265,16 @@ class GraphedDecoder:
         rows = torch.arange(len(given.last), device=self._device)
         logits = self._network.logits(hidden[rows, given.last])
         given.logits.copy_(logits)
-        state.token.index_copy_(0, given.target, self._draw(logits, given.target))
+        drawn, log_probs = self._draw(logits, given.target)
+        state.token.index_copy_(0, given.target, drawn)
+        state.log_prob.index_copy_(0, given.target, log_probs)
         state.drawn.index_add_(0, given.target, torch.ones_like(given.target))
 
-    def _draw(self, logits: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+    def _draw(self, logits: torch.Tensor, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """As `StepwiseDecoder.draw`: the likeliest token, or by the next number of the slot's stream."""
         state = self._state
         draws = _uniform(state.key[slots], state.drawn[slots])
-        drawn: torch.Tensor = self._kernels.draw(logits, draws, state.temperature[slots])
+        drawn: tuple[torch.Tensor, torch.Tensor] = self._kernels.draw(logits, draws, state.temperature[slots])
         return drawn
 
     def _set_state(self, due: Sequence[Due]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from fedse.networks.decoding.decoder import Due
+from fedse.networks.decoding.decoder import Drawn, Due
 from fedse.networks.decoding.legal_reply import Choice, LegalReply
 from fedse.networks.decoding.slot_cache import SlotCache
 from fedse.seeds import uniform
@@ -68,7 +68,7 @@ class StepwiseDecoder:
         # Every pass writes one token into every slot. One that nobody waits for goes behind the tokens that count.
         self._lengths = [0] * self._slots
         self._replies: dict[int, _Reply] = {}
-        self._fresh: dict[int, list[int]] = {}
+        self._fresh: dict[int, Drawn] = {}
 
     def load(self) -> None:
         self.forward.load()
@@ -94,18 +94,18 @@ class StepwiseDecoder:
         slots = [item.slot for item in due]
         self._fresh.update(self._draw_all(slots, torch.stack([logits[slot] for slot in slots])))
 
-    def advance(self) -> Mapping[int, Sequence[int]]:
+    def advance(self) -> Mapping[int, Drawn]:
         if self._fresh:
             fresh, self._fresh = self._fresh, {}
             return fresh
         slots = list(self._replies)
         return self._draw_all(slots, self._decode(slots))
 
-    def _draw_all(self, slots: Sequence[int], logits: torch.Tensor) -> dict[int, list[int]]:
+    def _draw_all(self, slots: Sequence[int], logits: torch.Tensor) -> dict[int, Drawn]:
         """The next token of each reply; a reply that ends here is under way no more."""
         replies = [self._replies[slot] for slot in slots]
         rule_out(logits, [reply.legal.choice(reply.left) if reply.legal else None for reply in replies])
-        tokens = self.draw(replies, logits)
+        tokens, log_probs = self.draw(replies, logits)
         tokens = [
             reply.legal.take(token) if reply.legal else token for reply, token in zip(replies, tokens, strict=True)
         ]
@@ -116,23 +116,30 @@ class StepwiseDecoder:
             reply.left -= 1
             if reply.left == 0 or token in self._end_ids:
                 del self._replies[slot]
-        return {slot: [token] for slot, token in zip(slots, tokens, strict=True)}
+        # Where a legal reply says another token than was drawn, the number is that of the drawn one.
+        drawn = zip(tokens, log_probs, strict=True)
+        return {slot: Drawn([token], [log_prob]) for slot, (token, log_prob) in zip(slots, drawn, strict=True)}
 
-    def draw(self, replies: Sequence[_Reply], logits: torch.Tensor) -> list[int]:
-        """A token from each row of logits: the likeliest, or by the next number of the conversation's stream."""
+    def draw(self, replies: Sequence[_Reply], logits: torch.Tensor) -> tuple[list[int], list[float]]:
+        """A token from each row of logits, the likeliest or by the next number of the conversation's stream, and its
+        log-probability."""
         warm = [index for index, reply in enumerate(replies) if reply.sampling.temperature > 0]
         tokens = logits.argmax(dim=-1)
+        log_probs = torch.zeros(len(replies), dtype=torch.float64, device=logits.device)
         if warm:
             temperatures = torch.tensor([replies[index].sampling.temperature for index in warm], dtype=torch.float64)
             draws = torch.tensor(
                 [uniform(replies[index].sampling.key, replies[index].drawn) for index in warm], dtype=torch.float64
             )
             scaled = logits[warm].double() / temperatures[:, None].to(logits.device)
-            ladder = torch.softmax(scaled, dim=-1).cumsum(dim=-1)
+            shares = torch.softmax(scaled, dim=-1)
+            ladder = shares.cumsum(dim=-1)
             aims = draws[:, None].to(logits.device) * ladder[:, -1:]
-            tokens[warm] = torch.searchsorted(ladder, aims, right=True).squeeze(1).clamp(max=logits.shape[1] - 1)
+            drawn = torch.searchsorted(ladder, aims, right=True).clamp(max=logits.shape[1] - 1)
+            tokens[warm] = drawn.squeeze(1)
+            log_probs[warm] = shares.gather(1, drawn).squeeze(1).log()
         with during("transfer"):
-            return [int(token) for token in tokens.tolist()]
+            return tokens.tolist(), log_probs.tolist()
 
     def _feed(self, texts: Mapping[int, tuple[int, list[int]]]) -> dict[int, torch.Tensor]:
         """Encode tokens of conversations from a position on, piece by piece; returns the logits after the last of each."""

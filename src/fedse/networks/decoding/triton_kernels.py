@@ -186,7 +186,7 @@ def attend(
 
 
 @triton.jit
-def _draw(logits, stride, draws, temperatures, out, WORDS: tl.constexpr, BLOCK: tl.constexpr):
+def _draw(logits, stride, draws, temperatures, out, log_probs, WORDS: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     temperature = tl.load(temperatures + row).to(tl.float32)
     most = -float("inf")
@@ -214,12 +214,16 @@ def _draw(logits, stride, draws, temperatures, out, WORDS: tl.constexpr, BLOCK: 
             ladder = before + tl.cumsum(share, axis=0)
             token = tl.minimum(token, tl.min(tl.where((ladder > aim) & (place < WORDS), place, WORDS), axis=0))
             before += tl.sum(share, axis=0)
+        chosen = tl.load(logits + row * stride + token).to(tl.float32)
+        tl.store(log_probs + row, (chosen - most) / temperature - tl.log(total.to(tl.float32)))
     tl.store(out + row, token.to(tl.int64))
 
 
-def draw(logits: torch.Tensor, draws: torch.Tensor, temperatures: torch.Tensor) -> torch.Tensor:
-    """The likeliest token of each row, or, where the temperature is above 0, the one that a number in [0, 1) falls on."""
+def draw(logits: torch.Tensor, draws: torch.Tensor, temperatures: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The likeliest token of each row, or, where the temperature is above 0, the one that a number in [0, 1) falls on; and
+    the log-probability of one that was drawn."""
     rows, words = logits.shape
     out = torch.empty(rows, dtype=torch.long, device=logits.device)
-    _draw[(rows,)](logits, logits.stride(0), draws, temperatures, out, words, 4096, num_warps=8)
-    return out
+    log_probs = torch.zeros(rows, dtype=torch.float32, device=logits.device)
+    _draw[(rows,)](logits, logits.stride(0), draws, temperatures, out, log_probs, words, 4096, num_warps=8)
+    return out, log_probs
