@@ -37,6 +37,7 @@ LAYERS = [
 ]
 TORCH_AT_IMPORT = {
     "learners/fitting.py",
+    "learners/private_fitting.py",
     "networks/decoding/graphed.py",
     "networks/decoding/graphed_network.py",
     "networks/decoding/llama_forward.py",

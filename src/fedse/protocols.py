@@ -371,10 +371,8 @@ class DependsOnNumbers(Protocol):
 
 
 class Engine(Protocol):
-    """Carries tasks to clients and their answers back. Knows nothing of rounds.
-
-    One whose clients all live in this process says so with `in_process = True`.
-    """
+    """Carries tasks to clients and their answers back. Knows nothing of rounds. One whose clients all live in this process
+    says so with `in_process = True`."""
 
     clients: tuple[str, ...]
 

@@ -101,7 +101,6 @@ class Trajectory:
     rules: str = ""
     """What the agent was told before the first observation."""
     category: str = ""
-    """Of the task."""
     rewards: Mapping[str, float] = field(default_factory=dict, hash=False)
     """What judges gave it, by their names. The outcome and the score are the world's, whatever stands here."""
     log_probs: tuple[float, ...] = field(default=(), compare=False)
@@ -143,9 +142,8 @@ class Episode:
     attempt: int
     sampling: Sampling
     hint: int = 0
-    """Level of the world's hints that stand below observations; 0: none."""
+    """Level of the world's hints that stand below observations; 0: none. They are learned where `learns_hint` is true."""
     learns_hint: bool = False
-    """Whether they are in what is learned."""
     prefix: tuple[tuple[int, ...], ...] = ()
     """Replies in token ids with which the conversation begins. They are carried out and read, and not learned."""
 
@@ -347,7 +345,6 @@ class Ahead:
     take: Callable[[Callable[[], list[Any] | None]], None]
     """Is told where the results can be had. There are none if something went wrong, so that the work is still to do."""
     episodes: int
-    """How many are played, about."""
 
 
 @dataclass(frozen=True)
@@ -362,8 +359,8 @@ class Play:
 
 @dataclass(frozen=True)
 class Teach:
-    """A client asks to learn. The answer is what came of it, or None. The lesson is made when its turn comes and there is
-    still time; until then nothing of the round is remembered. There is none without experience."""
+    """A client asks to learn. The answer is what came of it, or None. The lesson is made when its turn comes, if there is
+    still time and experience; until then nothing of the round is remembered."""
 
     lesson: Callable[[], Lesson | None]
 

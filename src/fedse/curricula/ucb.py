@@ -2,8 +2,8 @@
 
     bound = mean score + sqrt(c ln N / n)        n attempts of N in all; what was never tried comes first
 
-A round takes its tasks one by one, each of the arm with the highest bound. What is planned counts as tried, with the arm's own
-mean. Everything is computed anew from earlier attempts.
+A round takes its tasks one by one, each of the arm with the highest bound. What is planned counts as tried, with the arm's
+own mean. Everything is computed anew from earlier attempts.
 """
 
 from __future__ import annotations

@@ -151,7 +151,8 @@ class Player:
             opening, answer = self._led(episode, world, opening, answer, steps)
             if answer.error or answer.over:
                 outcome = Outcome.ERROR if answer.error else Outcome.SUCCESS if answer.success else Outcome.FAILURE
-                self._end(number, episode, rules, steps, answer, outcome, opening, [False] * len(opening))
+                led = _Open(number, episode, world, -1, rules, "", "", opening, [False] * len(opening), 0, steps)
+                self._end(led, answer, outcome)
                 return None
         with during("text"):
             turn = turn_ids(self.chat, answer.observation, answer.hint, self.context - len(opening))
