@@ -206,10 +206,11 @@ class Past(Protocol):
 class Curriculum(Protocol):
     """Chooses what a client explores: which tasks, how many attempts, how hot. Built with the client's `Site`.
 
-    It may ask for episodes of its own on the way, with `played = yield Play(adapter, episodes)`; one that does not is a
-    generator all the same. What it plans may depend on seed, round and past alone, so that a repeated round is the same. One
-    that never plans more than `exploration` says for each world says so with `keeps_to_exploration = True`; one that needs
-    the hints of worlds, or tasks that they make, with `needs_hints = True`, `needs_made_tasks = True`.
+    It may ask for episodes of its own on the way, with `played = yield Play(adapter, episodes)`, where `ENTERING` of
+    `clients.guards` stands for the adapter that enters the round; one that does not is a generator all the same. What it
+    plans may depend on seed, round and past alone, so that a repeated round is the same. One that never plans more than
+    `exploration` says for each world says so with `keeps_to_exploration = True`; one that needs the hints of worlds, or
+    tasks that they make, with `needs_hints = True`, `needs_made_tasks = True`.
     """
 
     def plan(self, task: RoundTask, past: Past) -> Planned: ...
