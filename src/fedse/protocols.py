@@ -206,11 +206,11 @@ class Past(Protocol):
 class Curriculum(Protocol):
     """Chooses what a client explores: which tasks, how many attempts, how hot. Built with the client's `Site`.
 
-    It may ask for episodes of its own on the way, with `played = yield Play(adapter, episodes)`; one that does not is a
-    generator all the same. What it plans may depend on seed, round and past alone, so that a repeated round is the same. One
-    that never plans more than `exploration` says for each world says so with `keeps_to_exploration = True`; one that needs
-    the hints of worlds, or tasks that they make, with `needs_hints = True`, `needs_made_tasks = True`.
-    """
+    It may ask for episodes of its own on the way, with `played = yield Play(adapter, episodes)`, where `ENTERING` of
+    `clients.guards` stands for the adapter that enters the round; one that does not is a generator all the same. What it
+    plans may depend on seed, round and past alone, so that a repeated round is the same. One that never plans more than
+    `exploration` says for each world says so with `keeps_to_exploration = True`; one that needs the hints of worlds, or
+    tasks that they make, with `needs_hints = True`, `needs_made_tasks = True`."""
 
     def plan(self, task: RoundTask, past: Past) -> Planned: ...
 
@@ -228,8 +228,7 @@ class Judge(Protocol):
 class Rescue(Protocol):
     """Makes further trajectories of finished explorations, to be judged, filtered and remembered beside them; their purpose
     is `RELABEL`. Built with the client's `Site`. One that needs tasks that worlds make says so with `needs_made_tasks =
-    True`; one that makes nothing with `empty = True`. It may ask for episodes of its own, as a curriculum may.
-    """
+    True`; one that makes nothing with `empty = True`. It may ask for episodes of its own, as a curriculum may."""
 
     def rescue(self, explored: Sequence[Trajectory], entering: Callable[[], Adapter]) -> Played: ...
 

@@ -193,13 +193,11 @@ class Adapter:
 
 
 class Lesson(NamedTuple):
-    """One client's learning of a round."""
+    """One client's learning of a round: where it starts, what is remembered, and the key of its random numbers."""
 
     start: Adapter
     trajectories: Sequence[Trajectory]
-    """What is remembered."""
     key: int
-    """Of its random numbers."""
     fresh: Sequence[Trajectory] = ()
     """What was explored in this round, failures included, for a learner that asks for it."""
     secret: bytes = b""
@@ -211,11 +209,10 @@ Learned = tuple[Adapter, Mapping[str, float]]
 
 
 class Sent(NamedTuple):
-    """An adapter that a server broadcast."""
+    """An adapter that a server broadcast, and how many rounds are behind it."""
 
     adapter: Adapter
     behind: int
-    """Rounds behind it."""
     contributed: tuple[str, ...] = ()
     """Clients whose updates it was made of; nobody before the first round, or where that is not known."""
     library: Mapping[str, Tensors] = {}

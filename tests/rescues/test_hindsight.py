@@ -107,8 +107,12 @@ def replies(item: Trajectory) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("name", REACHES)
 def test_what_was_relabelled_is_what_a_player_records_when_the_same_is_said_in_the_made_task(name: str) -> None:
     here = site(name)
-    given = failures(here, name, 40 if name == "webshop" else 12)
+    given = [
+        replace(item, log_probs=(-1.0,), reshaped=True)
+        for item in failures(here, name, 40 if name == "webshop" else 12)
+    ]
     made = rescued(here, given)
+    assert not any(item.log_probs or item.reshaped for item in made), "they would be of another conversation"
     assert made and len(made) <= len(given)
     by_key = {(item.task, item.attempt): item for item in given}
     for item in made:

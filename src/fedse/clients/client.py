@@ -14,7 +14,15 @@ from itertools import chain, islice
 from fedse.adapters.plan import part_to_send, sent_layout
 from fedse.clients.adapters import ClientAdapters
 from fedse.clients.experience import Experience
-from fedse.clients.guards import asked_of, checked_plan, checked_rescue, checked_scores, plain, with_rewards
+from fedse.clients.guards import (
+    asked_of,
+    checked_plan,
+    checked_rescue,
+    checked_scores,
+    plain,
+    with_adapter,
+    with_rewards,
+)
 from fedse.clients.lessons import teach
 from fedse.clients.site import Site
 from fedse.errors import BadInput
@@ -92,7 +100,8 @@ class Client:
         to_explore: Sequence[Episode] = []
         if task.kind == "train" and self.site.explores:
             planned = self.curriculum.plan(task, self.experience.past(task.round))
-            to_explore = checked_plan(self.site, task, (yield from asked_of(self.curriculum, planned)))
+            asking = with_adapter(asked_of(self.curriculum, planned), entering)
+            to_explore = checked_plan(self.site, task, (yield from asking))
         played = yield Play(entering(), [*chain.from_iterable(plans), *to_explore], partial(self._meanwhile, task))
 
         episodes = iter(played)

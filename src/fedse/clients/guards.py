@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -11,11 +11,13 @@ import numpy as np
 
 from fedse.clients.site import Place, Site
 from fedse.errors import BadInput
-from fedse.types import Episode, Outcome, Play, Purpose, RoundTask, Tensors, Trajectory, WorldScore
+from fedse.types import Adapter, Episode, Outcome, Play, Purpose, RoundTask, Tensors, Trajectory, WorldScore
 from fedse.worlds.hints import LEVELS
 from fedse.worlds.training_part import part_of
 
 T = TypeVar("T")
+ENTERING = Adapter({})
+"""Stands for the adapter that enters the round in what a curriculum asks for."""
 
 
 def asked_of(plugin: object, made: Generator[Play, list[Trajectory], T]) -> Generator[Play, list[Trajectory], T]:
@@ -25,6 +27,20 @@ def asked_of(plugin: object, made: Generator[Play, list[Trajectory], T]) -> Gene
             f"{type(plugin).__name__}: it has to be a generator; one that asks for no episodes begins with `yield from ()`."
         )
     return made
+
+
+def with_adapter(
+    made: Generator[Play, list[Trajectory], T], entering: Callable[[], Adapter]
+) -> Generator[Play, list[Trajectory], T]:
+    """The same, with the adapter that enters the round where it asks for that."""
+    try:
+        asked = next(made)
+        while True:
+            filled = replace(asked, adapter=entering()) if asked.adapter is ENTERING else asked
+            asked = made.send((yield filled))
+    except StopIteration as ended:
+        value: T = ended.value
+        return value
 
 
 def checked_plan(site: Site, task: RoundTask, planned: Sequence[Episode]) -> Sequence[Episode]:

@@ -42,6 +42,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "federated_sec": "fedse.curricula.federated_sec:FederatedSec",
         "hints": "fedse.curricula.hints:Hints",
         "ucb": "fedse.curricula.ucb:Ucb",
+        "b_star": "fedse.curricula.b_star:BStar",
         "prefixes": "fedse.curricula.prefixes:Prefixes",
         "variations": "fedse.curricula.variations:Variations",
     },

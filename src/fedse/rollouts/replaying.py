@@ -62,6 +62,9 @@ def relabelled(trajectory: Trajectory, task: Task, world: World, chat: Chat) -> 
             token_ids=tuple(ids),
             train_mask=tuple(mask),
             rewards={},
+            # They are of other tokens: those of the conversation that was held.
+            log_probs=(),
+            reshaped=False,
         )
 
 
