@@ -33,10 +33,10 @@ from learning_work import model_of, random_trajectories, trajectories_of_recipe
 
 from fedse.learners.cases import examples_of, group
 from fedse.learners.imitation import Imitation
-from fedse.networks.swap import load_adapter, read_adapter, train_only
+from fedse.networks.swap import load_adapter, read_adapter
+from fedse.networks.training.kept_passes import KeptPasses
 from fedse.networks.training.lora_vector import LoraVector
 from fedse.networks.training.padded_network import PaddedNetwork
-from fedse.networks.training.parallel_passes import ParallelPasses
 from fedse.networks.training.passes import PaddedPass
 from fedse.networks.training.token_packing import Example
 from fedse.types import Adapter, Lesson, Trajectory
@@ -121,15 +121,14 @@ class WithTrainer:
 
 
 class Padded(Imitation):
-    def _parallel_for(self, start: Adapter) -> ParallelPasses:
-        if self._parallel is None:
-            network = self.model.network
-            load_adapter(network, start)
-            train_only(network, start)
-            vector = LoraVector(network)
-            padded = PaddedNetwork(network, vector, self.options.checkpointing)
-            self._parallel, self._suits = ParallelPasses(PaddedPass(vector, padded)), (start.layout, start.frozen)
-        return self._parallel
+    def __init__(self, model: Any, **options: Any) -> None:
+        super().__init__(model, **options)
+        self._passes = KeptPasses(model.network, self.options.checkpointing, padded_pass)
+
+
+def padded_pass(network: Any, checkpointing: bool) -> PaddedPass:
+    vector = LoraVector(network)
+    return PaddedPass(vector, PaddedNetwork(network, vector, checkpointing))
 
 
 class Way:

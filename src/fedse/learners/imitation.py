@@ -14,17 +14,15 @@ from fedse.learners.objective import Objective
 from fedse.plugins import PluginOptions
 from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.stopwatch import during
-from fedse.types import Adapter, Learned, Lesson
+from fedse.types import Learned, Lesson
 
 if TYPE_CHECKING:
     from fedse.learners.fitting import Fitting
     from fedse.models.causal_lm import CausalLM
-    from fedse.networks.training.parallel_passes import ParallelPasses
     from fedse.networks.training.passes import Pass
 
 _TOKENS_ON_GPU, _TOKENS_ELSEWHERE = 16_384, 2_048
 _ADAPTERS_ON_GPU = 5
-_OUT_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 class ImitationOptions(PluginOptions):
@@ -74,10 +72,11 @@ class Imitation:
                 f"learner: '{self.name}' needs a language model; the model 'table' goes with learner 'table', the model "
                 "'served' with learner 'none'."
             )
+        from fedse.networks.training.kept_passes import KeptPasses
+
         self.model = model
         self.options = self.Options.model_validate(options)
-        self._parallel: ParallelPasses | None = None
-        self._suits: object = None
+        self._passes = KeptPasses(model.network, self.options.checkpointing)
         self._round = 1
 
     def enter(self, round: int) -> None:
@@ -86,7 +85,7 @@ class Imitation:
     @property
     def at_once(self) -> int:
         # Who overrides how one adapter is learned means all of them.
-        if type(self).learn is not Imitation.learn or (self._parallel is not None and self._parallel.alone):
+        if type(self).learn is not Imitation.learn or self._passes.alone:
             return 1
         return self.options.adapters_at_once or (_ADAPTERS_ON_GPU if self._on_gpu else 1)
 
@@ -123,7 +122,7 @@ class Imitation:
 
     def _learn_together(self, lessons: Sequence[Lesson], cases: Sequence[Sequence[Case]]) -> list[Learned]:
         with self._memory_explained(1):
-            parallel = self._parallel_for(lessons[0].start)
+            parallel = self._passes.passes_for(lessons[0].start)
         share = max(1, self._tokens_at_once // len(lessons))
         if len(lessons) > 1 and (parallel.alone or not self._fit_together(lessons, cases, share)):
             return [self._learn_together([one], [own])[0] for one, own in zip(lessons, cases, strict=True)]
@@ -162,7 +161,9 @@ class Imitation:
         try:
             yield
         except RuntimeError as error:
-            if not _ran_out_of_memory(error):
+            from fedse.networks.training.kept_passes import ran_out_of_memory
+
+            if not ran_out_of_memory(error):
                 raise
             now = "" if self.options.checkpointing else " with `learner.checkpointing: true`, or"
             raise GpuFull(
@@ -174,31 +175,5 @@ class Imitation:
     def _fit_together(self, lessons: Sequence[Lesson], cases: Sequence[Sequence[Case]], share: int) -> bool:
         """Whether one kind of pass does for all, and no trajectory takes more than its adapter's share of the tokens."""
         longest = max(len(item.token_ids) for own in cases for case in own for item in case.trajectories)
-        alike = all(_kind(lesson.start) == self._suits for lesson in lessons)
+        alike = self._passes.suit(lesson.start for lesson in lessons)
         return alike and min(longest, self.model.context) <= share
-
-    def _parallel_for(self, start: Adapter) -> ParallelPasses:
-        from fedse.networks.swap import load_adapter, train_only
-        from fedse.networks.training.parallel_passes import ParallelPasses
-        from fedse.networks.training.passes import pass_for
-
-        if self._parallel is None or self._suits != _kind(start):
-            network = self.model.network
-            self._parallel = None  # Its graphs and matrices leave the memory before others come.
-            with during("adapter"):
-                load_adapter(network, start)
-                train_only(network, start)
-            self._parallel, self._suits = ParallelPasses(pass_for(network, self.options.checkpointing)), _kind(start)
-        return self._parallel
-
-
-def _ran_out_of_memory(error: BaseException | None) -> bool:
-    """Ending the recording of a graph fails too, and hides the reason behind its own error."""
-    return error is not None and (
-        any(sign in str(error) for sign in _OUT_OF_MEMORY) or _ran_out_of_memory(error.__context__)
-    )
-
-
-def _kind(start: Adapter) -> object:
-    """Adapters of one kind can go through the same pass."""
-    return start.layout, start.frozen
