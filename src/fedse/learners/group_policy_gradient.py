@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedse.learners.cases import Case
-from fedse.learners.groups import Scale, advantages, groups_of, uniform_share
+from fedse.learners.covariance import SHARE, Covariance, Mask
+from fedse.learners.groups import Scale, advantages, differ, groups_of, solved_share, uniform_share, win_shares
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.learners.objective import Objective, Scored, Values, Weighed
+from fedse.learners.set_advantages import set_advantages
 from fedse.plugins.schedules import Ramp, Scheduled, at
-from fedse.types import Lesson
+from fedse.types import Lesson, Trajectory
 
 LossType = Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo"]
 _CISPO_HIGH = 5.0
@@ -35,6 +37,12 @@ class GroupPolicyGradientOptions(ImitationOptions):
     scale_rewards: Scale = "group"
     """What a difference to the group's mean is divided by: the standard deviation of the group (`group`) or of the round
     (`batch`), the group's mean (`mean`, MaxRL), or nothing (`none`)."""
+    advantage: Literal["mean", "wins", "sets"] = "mean"
+    """What an attempt is compared with: the mean reward of its group; `wins`: each of the others, which it beats or not
+    (SPO, arXiv 2401.04056); `sets`: sets of attempts with and without it, which are worth more if they differ (arXiv
+    2509.25424). `scale_rewards` is for `mean` alone."""
+    set_size: int = Field(default=4, ge=1)
+    """Attempts in a set, for `advantage: sets`; smaller groups are left out."""
     importance_sampling_level: Literal["token", "sequence"] = "token"
     """Ratios by token, or one for each trajectory, the geometric mean of its tokens' (`sequence`, GSPO)."""
     epsilon: float = Field(default=0.2, gt=0, lt=1)
@@ -43,8 +51,24 @@ class GroupPolicyGradientOptions(ImitationOptions):
     """And up to 1 + epsilon_high; null is epsilon, and for `cispo`, whose weights go up to epsilon_high itself, 5."""
     beta: Annotated[float | Ramp, Scheduled(least=0)] = 0.0
     """Weight of the divergence from the adapter with which the round began."""
+    entropy: Literal["clip_cov", "kl_cov"] | None = None
+    """Keeps the policy from settling too soon (arXiv 2505.22617): `clip_cov` leaves out of every step a few tokens that
+    would take most entropy away; `kl_cov` holds such tokens to what they were drawn with, and clips no ratio."""
+    entropy_share: float | None = Field(default=None, gt=0, le=1)
+    """Share of the tokens that this is done to; null is the paper's, 0.0002 for `clip_cov` and 0.002 for `kl_cov`."""
+    entropy_weight: float = Field(default=1.0, gt=0)
+    """How strongly `kl_cov` holds."""
     imitation: Annotated[float | Ramp, Scheduled(least=0)] = 0.0
     """Weight of the mean likelihood of what is remembered, which is learned beside the groups; 0 leaves it out."""
+
+    @model_validator(mode="after")
+    def _ratios_for_covariance(self) -> GroupPolicyGradientOptions:
+        if self.entropy and (self.loss_type == "cispo" or self.importance_sampling_level == "sequence"):
+            raise ValueError(
+                f"`entropy: {self.entropy}` chooses tokens by their own ratios, which `loss_type: cispo` and "
+                "`importance_sampling_level: sequence` do not have: leave one of them out"
+            )
+        return self
 
 
 class GroupPolicyGradient(Imitation):
@@ -53,14 +77,26 @@ class GroupPolicyGradient(Imitation):
     name = "group_policy_gradient"
     Options = GroupPolicyGradientOptions
     learns_from_failures: ClassVar[bool] = True
-    metrics: ClassVar[tuple[str, ...]] = ("kl", "clipped_share", "uniform_groups")
+    metrics: ClassVar[tuple[str, ...]] = ("kl", "clipped_share", "entropy", "uniform_groups", "solved_groups")
     options: GroupPolicyGradientOptions
 
     def cases(self, lesson: Lesson) -> list[Case]:
-        found = advantages(groups_of(lesson.fresh), self.options.scale_rewards)
-        compared = [Case((trajectory,), (advantage,)) for trajectory, advantage in found]
+        compared = [Case((trajectory,), (advantage,)) for trajectory, advantage in self._advantages(lesson)]
         replayed = [Case((item,), replayed=True) for item in lesson.trajectories] if self._imitation else []
         return compared + replayed
+
+    def _advantages(self, lesson: Lesson) -> list[tuple[Trajectory, float]]:
+        groups = groups_of(lesson.fresh)
+        if self.options.advantage == "sets":
+            return set_advantages(groups, self.options.set_size)
+        if self.options.advantage == "wins":
+            return [
+                (item, share - 0.5)
+                for group in groups
+                if differ(group)
+                for item, share in zip(group, win_shares(group), strict=True)
+            ]
+        return advantages(groups, self.options.scale_rewards)
 
     def objective(self, cases: Sequence[Case]) -> Objective:
         compared = [case.trajectories[0] for case in cases if not case.replayed]
@@ -77,10 +113,13 @@ class GroupPolicyGradient(Imitation):
             imitation=self._imitation,
             longest=max(lengths),
             tokens_per_batch=sum(lengths) / batches,
+            entropy=Covariance(way, options.entropy_share or SHARE[way]) if (way := options.entropy) else None,
+            entropy_weight=options.entropy_weight,
         )
 
     def told_of(self, lesson: Lesson) -> Mapping[str, float]:
-        return {"uniform_groups": uniform_share(groups_of(lesson.fresh))}
+        groups = groups_of(lesson.fresh)
+        return {"uniform_groups": uniform_share(groups), "solved_groups": solved_share(groups)}
 
     @property
     def _imitation(self) -> float:
@@ -102,12 +141,15 @@ class ClippedRatio:
     """Agent's tokens of the longest trajectory of the round."""
     tokens_per_batch: float
     """Agent's tokens of the round, by the number of batches."""
+    entropy: Covariance | None = None
+    entropy_weight: float = 1.0
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:
         compared = [item for item in batch if not item.example.replayed]
         replayed = sum(len(item.now) for item in batch if item.example.replayed)
         weights: list[Values] = []
         loss, clipped, divergence = 0.0, 0, 0.0
+        chosen = iter(self._chosen(compared))
         for item in batch:
             if item.example.replayed:
                 weights.append(np.full(len(item.now), self.imitation / replayed))
@@ -115,7 +157,7 @@ class ClippedRatio:
                 continue
             share = self._share(item, compared)
             ratio, advantage = np.exp(self._log_ratio(item)), item.example.credit
-            counts = ratio <= 1 + self.high if advantage > 0 else ratio >= 1 - self.low
+            counts, held = self._counts(item), next(chosen)
             if self.loss_type == "cispo":
                 counts = (ratio <= self.high) | (advantage < 0)
                 own = np.minimum(ratio, self.high) * advantage * share
@@ -123,6 +165,12 @@ class ClippedRatio:
             else:
                 own = np.where(counts, ratio, 0.0) * advantage * share
                 limited = np.minimum(ratio * advantage, np.clip(ratio, 1 - self.low, 1 + self.high) * advantage)
+                if self.entropy is not None and self.entropy.way == "clip_cov":
+                    own, limited = np.where(held, 0.0, own), np.where(held, 0.0, limited)
+                elif self.entropy is not None:
+                    away_from = self.entropy_weight * held * item.log_importance
+                    own = (ratio * advantage - np.sign(away_from) * self.entropy_weight) * share
+                    limited = ratio * advantage - np.abs(away_from)
                 loss -= float(limited.sum()) * share
                 if self.by_sequence:
                     # Every token moves the one ratio of the trajectory by its part, and the ratio counts for every token.
@@ -134,7 +182,20 @@ class ClippedRatio:
             clipped += int((~counts).sum())
             divergence += float(kl.sum())
         tokens = max(1, sum(len(item.now) for item in compared))
-        return Weighed(weights, loss, {"kl": divergence / tokens, "clipped_share": clipped / tokens})
+        # Tokens were drawn from what they are scored with at first, so their mean surprise is its entropy.
+        surprise = -sum(float(item.before.sum()) for item in compared)
+        told = {"kl": divergence / tokens, "clipped_share": clipped / tokens, "entropy": surprise / tokens}
+        return Weighed(weights, loss, told)
+
+    def _counts(self, item: Scored) -> Mask:
+        """Tokens whose ratio is within its bounds, on the side on which it has one."""
+        ratio = np.exp(self._log_ratio(item))
+        return np.asarray(ratio <= 1 + self.high if item.example.credit > 0 else ratio >= 1 - self.low)
+
+    def _chosen(self, compared: Sequence[Scored]) -> list[Mask]:
+        if self.entropy is None or not compared:
+            return [np.zeros(len(item.now), dtype=np.bool_) for item in compared]
+        return self.entropy.chosen(compared, [self._counts(item) for item in compared])
 
     def _log_ratio(self, item: Scored) -> Values:
         return np.full(len(item.now), item.log_importance.mean()) if self.by_sequence else item.log_importance

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedse.types import Trajectory
+from fedse.types import Outcome, Trajectory
 
 Scale = Literal["group", "batch", "none", "mean"]
 Group = list[Trajectory]
@@ -31,6 +31,12 @@ def differ(group: Group) -> bool:
 def uniform_share(groups: Sequence[Group]) -> float:
     """Share of the groups whose attempts are all worth the same, which teach nothing by comparison."""
     return sum(not differ(group) for group in groups) / len(groups) if groups else 0.0
+
+
+def solved_share(groups: Sequence[Group]) -> float:
+    """Share of the tasks that one of their attempts solved: pass@k, with as many attempts as there were."""
+    solved = [any(item.outcome is Outcome.SUCCESS for item in group) for group in groups]
+    return sum(solved) / len(solved) if solved else 0.0
 
 
 def advantages(groups: Sequence[Group], scale: Scale) -> list[tuple[Trajectory, float]]:

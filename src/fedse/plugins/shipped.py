@@ -52,6 +52,7 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "judge": {
         "world": "fedse.judges.world:WorldJudge",
+        "few_tokens": "fedse.judges.few_tokens:FewTokens",
     },
     "probe": {},
     "filter": {

@@ -1,0 +1,35 @@
+"""A price on words, after Optima (arXiv 2410.08115): of two attempts that succeed, the shorter is worth more.
+
+    reward = the world's score - weight * min(1, the agent's tokens / most)
+
+Optima divides by the longest of the samples at a task; a fixed length lets a judge look at each attempt by itself.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from fedse.clients.site import Site
+from fedse.judges.world import WorldJudge
+from fedse.plugins import PluginOptions
+from fedse.types import Trajectory
+
+TOKENS = "tokens"
+
+
+class FewTokens(WorldJudge):
+    """The score of the world, and less the more the agent said. For learners that compare attempts."""
+
+    class Options(PluginOptions):
+        weight: float = Field(default=0.5, gt=0)
+        """What `most` tokens cost."""
+        most: int = Field(default=400, ge=1)
+        """Tokens of an episode beyond which it gets no worse."""
+
+    def __init__(self, site: Site, weight: float = 0.5, most: int = 400) -> None:
+        super().__init__(site)
+        self.weight, self.most = weight, most
+
+    def rewards(self, trajectory: Trajectory) -> dict[str, float]:
+        price = self.weight * min(1.0, trajectory.agent_tokens / self.most)
+        return {**super().rewards(trajectory), TOKENS: -price}
