@@ -138,6 +138,17 @@ def test_nothing_is_made_of_successes_nor_of_what_does_not_fit_the_model() -> No
     assert rescued(site("wordle"), failures(site("wordle"), "wordle", 6)) == []
 
 
+def test_how_likely_replies_were_elsewhere_is_not_told_of_a_relabelled_episode(tmp_path: Path) -> None:
+    here = site("maze")
+    given = [replace(item, log_probs=(-0.5,) * item.agent_tokens) for item in failures(here, "maze", 4)]
+    made = rescued(here, given)
+    assert made and not any(item.log_probs for item in made)
+    kept = checked_rescue(here, given, [replace(item, log_probs=(-0.5,)) for item in made])
+    buffer = Buffer(tmp_path / "buffer.sqlite", "c", "print")
+    buffer.remember(1, kept)
+    assert len(buffer.read()) == len(made) and not any(item.log_probs for item in buffer.read())
+
+
 def test_what_somebody_else_explored_or_nobody_may_explore_is_refused() -> None:
     here = site("maze")
     given = failures(here, "maze", 4)

@@ -108,7 +108,8 @@ def checked_rescue(site: Site, explored: Sequence[Trajectory], rescued: Sequence
         if _place(item) in seen:
             raise BadInput(f"rescue: attempt {item.attempt} at task '{item.task}' of '{item.world}' is there already.")
         seen.add(_place(item))
-    return rescued
+    # Nobody drew these replies in these conversations.
+    return [replace(item, log_probs=()) for item in rescued]
 
 
 def with_rewards(explored: Sequence[Trajectory], judged: Sequence[Trajectory]) -> list[Trajectory]:
