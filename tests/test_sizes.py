@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -44,6 +45,45 @@ def test_a_shape_has_as_many_parameters_as_its_model(benchmarks: Any) -> None:
     for shape in shapes.values():
         one, two = counted(shape, 1), counted(shape, 2)
         assert one + (shape.size["num_hidden_layers"] - 1) * (two - one) == shape.parameters
+
+
+SMALL = {"vocab_size": 300, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+FAST = {"SmolLM2-135M", "Qwen2.5-0.5B", "Qwen2.5-1.5B", "Qwen2.5-7B", "Qwen3-1.7B", "Qwen3-4B", "Qwen3-8B"}
+FAST |= {"Llama-3.2-1B", "Llama-3.1-8B"}
+
+
+def test_the_page_about_models_says_which_family_has_fast_paths(benchmarks: Any) -> None:
+    """With heads as they are and everything else small; that the paths compute what transformers does, other tests say."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    from fedse.networks.decoding.graphed_network import GraphedNetwork
+    from fedse.networks.training.packed_llama import PackedLlama
+
+    fast = set()
+    for name, shape in benchmarks("shapes").SHAPES.items():
+        own = shape.size
+        head = own.get("head_dim") or own["hidden_size"] // own["num_attention_heads"]
+        heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+        size = {**own, **SMALL, **heads, **({} if shape.family == "Phi3" else {"head_dim": head})}
+        size |= {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+        network = AutoModelForCausalLM.from_config(replace(shape, size=size).config, attn_implementation="sdpa")
+        adapted = get_peft_model(network, LoraConfig(r=2, target_modules="all-linear"))
+        assert GraphedNetwork.knows(adapted) == PackedLlama.suits(adapted)
+        if PackedLlama.suits(adapted):
+            fast.add(name)
+    assert fast == FAST
+    page = (
+        (BENCHMARKS.parent / "docs/models.md")
+        .read_text()
+        .partition("### Which networks are fast")[2]
+        .partition("\n## ")[0]
+    )
+    rows = re.findall(r"^\| ([^|]+) \| (yes|no) \|", page, re.MULTILINE)
+    told = {name: answer == "yes" for names, answer in rows for name in names.strip().split(", ")}
+    assert {name: told[name] for name in benchmarks("shapes").SHAPES} == {
+        name: name in FAST for name in benchmarks("shapes").SHAPES
+    }
 
 
 def test_hours_are_tokens_divided_by_speeds(benchmarks: Any) -> None:
