@@ -210,7 +210,7 @@ class Curriculum(Protocol):
     `clients.guards` stands for the adapter that enters the round; one that does not is a generator all the same. What it
     plans may depend on seed, round and past alone, so that a repeated round is the same. One that never plans more than
     `exploration` says for each world says so with `keeps_to_exploration = True`; one that needs the hints of worlds, or
-    tasks that they make, with `needs_hints = True`, `needs_made_tasks = True`."""
+    tasks that they make or compose, with `needs_hints = True`, `needs_made_tasks = True`, `needs_composed_tasks = True`."""
 
     def plan(self, task: RoundTask, past: Past) -> Planned: ...
 

@@ -192,6 +192,7 @@ def test_a_run_tells_epsilon_and_resumes_to_the_same_bits(tiny_file: Path, tmp_p
     ("settings", "sentence"),
     [
         (["curriculum=sec"], "chooses tasks by what happened to others, without noise: use `curriculum: uniform`"),
+        (["rescue=hindsight"], "an episode must be one trajectory, and `rescue: hindsight` makes a second one of it"),
         (["filter=best_of_task"], "needs a filter that looks at each trajectory by itself"),
         (["buffer.max_per_task=1"], "a trajectory must not decide whether another is learned from"),
         (["mix=feddpa"], "accounts for one lesson per round"),

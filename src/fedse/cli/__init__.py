@@ -18,6 +18,7 @@ from fedse.cli import (
     demo,
     doctor,
     evaluate,
+    explored,
     export,
     hub,
     interrupts,
@@ -92,6 +93,7 @@ app.command("audit")(audit.audit)
 app.command("merge")(merge.merge)
 app.command("weigh")(weigh.weigh)
 app.command("show")(show.show)
+app.command("explored")(explored.explored)
 app.command("view")(view.view)
 app.command("report")(view.report)
 app.command("export")(export.export)

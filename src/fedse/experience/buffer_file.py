@@ -62,6 +62,17 @@ def sources(path: Path) -> list[tuple[int, str, str, int]]:
         ).fetchall()
 
 
+def explored(path: Path) -> list[tuple[int, str, str, int, int]]:
+    """Round, world, category, tries and successes of what was attempted from its beginning, without errors of worlds."""
+    with look(path) as connection:
+        if not _is_there(connection, "attempts"):
+            return []
+        return connection.execute(
+            "SELECT round, world, category, COUNT(*), SUM(outcome = 'success') FROM attempts WHERE outcome <> 'error'"
+            " GROUP BY round, world, category ORDER BY world, round, category"
+        ).fetchall()
+
+
 def forget_beginning(path: Path) -> None:
     """Take out what a buffer begins with, of which nothing is noted: it is put in again when a round needs it."""
     with closing(sqlite3.connect(path)) as connection, connection:

@@ -16,6 +16,7 @@ from fedse.experience.journal import Journal
 from fedse.experiments.components import (
     Components,
     MakePlayers,
+    check_composing,
     check_hints,
     check_made_tasks,
     make_players,
@@ -57,6 +58,8 @@ def build_components(experiment: Experiment, players: MakePlayers = make_players
         check_hints(explored)
     if experiment.exploring and capability(experiment.curriculum, "needs_made_tasks"):
         check_made_tasks("curriculum", explored)
+    if experiment.exploring and capability(experiment.curriculum, "needs_composed_tasks"):
+        check_composing(explored)
     if experiment.exploring and capability(experiment.rescue, "needs_made_tasks"):
         check_made_tasks("rescue", explored)
     model, policy = players(experiment.model, experiment.policy)

@@ -109,6 +109,15 @@ def check_made_tasks(slot: str, worlds: Mapping[str, Mapping[str, MakeWorld]]) -
         )
 
 
+def check_composing(worlds: Mapping[str, Mapping[str, MakeWorld]]) -> None:
+    """The same of tasks that worlds compose of others."""
+    for client, label in _lacking(worlds, lambda world: world.composes_tasks):
+        raise BadInput(
+            f"curriculum: it needs tasks that worlds compose, and the world '{label}' of client '{client}' composes none: "
+            "take another curriculum (docs/worlds.md; of the worlds of the package only babyai does, in clean mode)."
+        )
+
+
 def _lacking(
     worlds: Mapping[str, Mapping[str, MakeWorld]], offers: Callable[[World], bool]
 ) -> Iterator[tuple[str, str]]:

@@ -21,6 +21,11 @@ def check_private(experiment: Experiment) -> None:
             f"{name} accounts for what is learned, and `curriculum: {experiment.curriculum.name}` chooses tasks by what "
             "happened to others, without noise: use `curriculum: uniform`"
         )
+    if experiment.exploring and not capability(experiment.rescue, "empty"):
+        raise ValueError(
+            f"with {name} an episode must be one trajectory, and `rescue: {experiment.rescue.name}` makes a second one of "
+            "it: leave `rescue` out"
+        )
     if not capability(experiment.filter, "one_by_one"):
         raise ValueError(
             f"{name} needs a filter that looks at each trajectory by itself, and `filter: {experiment.filter.name}` does "

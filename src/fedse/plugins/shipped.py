@@ -44,6 +44,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "ucb": "fedse.curricula.ucb:Ucb",
         "b_star": "fedse.curricula.b_star:BStar",
         "prefixes": "fedse.curricula.prefixes:Prefixes",
+        "composed": "fedse.curricula.composed:Composed",
         "variations": "fedse.curricula.variations:Variations",
     },
     "rescue": {

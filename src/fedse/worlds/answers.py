@@ -75,6 +75,12 @@ def varied(world: World, task: str, seed: int) -> Task | None:
         return _made(world, world.vary(task, seed))
 
 
+def composed(world: World, one: str, other: str) -> Task | None:
+    """A task that the world makes of two, likewise."""
+    with blamed(world, f"compose('{one}', '{other}')"):
+        return _made(world, world.compose(one, other))
+
+
 def achieved(world: World) -> Task | None:
     """What the episode that the world is in has reached, likewise."""
     with blamed(world, "achieved()"):

@@ -4,6 +4,7 @@ reached them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from fedse.errors import BadInput
 from fedse.plugins.promises import demand, expected
@@ -37,11 +38,15 @@ def made_tasks(world_factory: Callable[[], World]) -> str:
                 world.vary(task.id, 0)
     varied = list(_varied(world, other))
     reached = list(_achieved(world, other))
-    _never_held_out(world, [*varied, *reached])
+    joined = list(_composed(world, other, varied)) if world.composes_tasks else []
+    _never_held_out(world, [*varied, *reached, *joined])
     if world.has_expert and varied:
-        solved = ceiling(world, varied)
-        demand(solved == 1, f"the expert solves {solved:.1%} of the tasks that vary() gives")
-    return f"{len(varied)} tasks varied, {len(reached)} achieved and solved by the same actions, none held out"
+        solved = ceiling(world, [*varied, *joined])
+        demand(solved == 1, f"the expert solves {solved:.1%} of the tasks that vary() and compose() give")
+    together = f", {len(joined)} composed" if world.composes_tasks else ""
+    return (
+        f"{len(varied)} tasks varied{together}, {len(reached)} achieved and solved by the same actions, none held out"
+    )
 
 
 def _varied(world: World, other: World) -> Iterator[Task]:
@@ -51,6 +56,14 @@ def _varied(world: World, other: World) -> Iterator[Task]:
             demand(found == other.vary(task.id, seed), f"task {task.id}: two instances vary it differently")
             if found is not None:
                 yield _sound(world, found, task.id)
+
+
+def _composed(world: World, other: World, varied: list[Task]) -> Iterator[Task]:
+    for one, two in pairwise(varied):
+        found = world.compose(one.id, two.id)
+        demand(found == other.compose(two.id, one.id), f"{one.id} and {two.id} make another task the other way round")
+        if found is not None:
+            yield _sound(world, found, base_of(one.id))
 
 
 def _sound(world: World, found: Task, base: str) -> Task:

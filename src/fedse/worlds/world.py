@@ -104,6 +104,15 @@ class World(gymnasium.Env[str, str]):
         It can be begun by its id like any other. It never is a task of validation or test under another id."""
         raise BadInput(f"{self.name}: this world makes no tasks (one like '{task}' was asked for, seed {seed}).")
 
+    def compose(self, one: str, other: str) -> Task | None:
+        """A new task that asks for what two made tasks in the same place ask for; None where these two make none."""
+        raise BadInput(f"{self.name}: this world composes no tasks (of '{one}' and '{other}').")
+
+    @property
+    def composes_tasks(self) -> bool:
+        """Whether `compose` is there."""
+        return False
+
     def achieved(self) -> Task | None:
         """What the episode has reached by now, as a made task that the same actions solve, if that is not its own goal; None
         where it is nothing that could be a task. Changes nothing."""

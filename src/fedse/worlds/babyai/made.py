@@ -1,23 +1,25 @@
-"""Other missions in the rooms of a training task: one kind of thing to go to, to pick up or to open.
+"""Other missions in the rooms of a training task: one kind of thing to go to, to pick up or to open, or two of these.
 
 Splits differ by a hash of rooms and mission together, so a mission is made only where that hash is one of training.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Literal
 
 from fedse.types import Split
-from fedse.worlds.babyai.goals import NOTHING, Clause, Phrase
+from fedse.worlds.babyai.goals import NOTHING, Both, Clause, Goal, Phrase
 from fedse.worlds.babyai.rooms import LOCKED, OPEN, Layout, Room, Thing, steps_of
 from fedse.worlds.babyai.words import WORDINGS
 from fedse.worlds.splits import assigned_split
 
 _TRAIN: Split = "train"
 _PLAIN = WORDINGS["plain"]
-_VERBS = {"go_to": "go to", "pick_up": "pick up", "open": "open"}
+_VERBS: Mapping[str, Literal["go to", "pick up", "open"]] = {"go_to": "go to", "pick_up": "pick up", "open": "open"}
 """As ids and as missions tell them."""
+_AND = "+"
 
 
 def told(verb: str, thing: Thing) -> str:
@@ -29,8 +31,32 @@ def told(verb: str, thing: Thing) -> str:
     return f"{verb}-{thing.color}-{thing.kind}"
 
 
+def both(one: str, other: str) -> str:
+    """Two things to do, in a word; the same in either order.
+
+    >>> both("pick_up-red-ball", "open-blue-door")
+    'open-blue-door+pick_up-red-ball'
+    """
+    return _AND.join(sorted((one, other)))
+
+
 def with_mission(layout: Layout, word: str) -> Layout | None:
-    """The same rooms with the mission that `told` told, if it is a task for training and not done from the beginning."""
+    """The same rooms with the mission that `told` or `both` told, if it is a task for training and not done from the
+    beginning."""
+    words = word.split(_AND)
+    clauses = [_clause(layout, part, mark) for mark, part in enumerate(words)]
+    match clauses:
+        case [Clause() as alone]:
+            goal: Goal = alone
+        case [Clause() as one, Clause() as other] if one.things != other.things and words == sorted(words):
+            goal = Both((one, other), mark=2)
+        case _:
+            return None
+    found = replace(layout, goal=goal, mission=_PLAIN.mission(goal, with_order=True))
+    return found if assigned_split(found.key()) == _TRAIN else None
+
+
+def _clause(layout: Layout, word: str, mark: int) -> Clause | None:
     verb, _, what = word.partition("-")
     color, _, kind = what.partition("-")
     things = [number for number, thing in enumerate(layout.things) if (thing.color, thing.kind) == (color, kind)]
@@ -38,9 +64,7 @@ def with_mission(layout: Layout, word: str) -> Layout | None:
     lying = frozenset(number for number in things if layout.places[number] != NOTHING)
     if verb not in _VERBS or not lying or layout.held in things or not _makes_sense(layout, verb, kind, lying):
         return None
-    goal = Clause(_VERBS[verb], lying, Phrase(kind, color, "", len(lying) > 1), strict=False, mark=0)  # type: ignore[arg-type]
-    found = replace(layout, goal=goal, mission=_PLAIN.mission(goal, with_order=True))
-    return found if assigned_split(found.key()) == _TRAIN else None
+    return Clause(_VERBS[verb], lying, Phrase(kind, color, "", len(lying) > 1), strict=False, mark=mark)
 
 
 def _makes_sense(layout: Layout, verb: str, kind: str, things: frozenset[int]) -> bool:

@@ -20,7 +20,7 @@ from fedse.worlds.babyai.expert import Advice, advise
 from fedse.worlds.babyai.goals import CONTINUE, SUCCESS
 from fedse.worlds.babyai.hints import to_aim_at, to_mind
 from fedse.worlds.babyai.levels import LEVELS, OFFICIAL_NUMBERS, ORDERED_LEVELS, remembered
-from fedse.worlds.babyai.made import reached, with_mission, words
+from fedse.worlds.babyai.made import both, reached, with_mission, words
 from fedse.worlds.babyai.offers import VIEW, Item, Offer, clean_offers, items, original_offers
 from fedse.worlds.babyai.rooms import Layout, Room, Sight, look, picture
 from fedse.worlds.babyai.tasks import DEFAULT_LEVELS, chosen_layout, turns_needed
@@ -195,6 +195,20 @@ class BabyAI(World):
                 if turns is not None and turns >= options.shortest:
                     return self.made(made_id(base, word))
         return None
+
+    def compose(self, one: str, other: str) -> Task | None:
+        """Both missions, in any order."""
+        base, options = self.training_base(one), self.options
+        if self.training_base(other) != base:
+            return None
+        word = both(change_of(one), change_of(other))
+        found = with_mission(self.layout(base), word)
+        solved = found is not None and turns_needed(found, options.view, options.most_turns) is not None
+        return self.made(made_id(base, word)) if solved else None
+
+    @property
+    def composes_tasks(self) -> bool:
+        return self.makes_tasks
 
     def achieved(self) -> Task | None:
         """A locked door that is open now, a thing carried, a door that is open now, or what the agent stands before."""

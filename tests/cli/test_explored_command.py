@@ -1,0 +1,36 @@
+"""`fedse explored`: the attempts of a run by round and category."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import fedse
+from fedse.experience.buffer import Buffer
+from fedse.experiments.options import Experiment
+from fedse.models.chat import ByteChat
+from fedse_command import command
+
+
+def test_attempts_by_round_and_category(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
+    run = fedse.run(table_experiment(), tmp_path).folder
+    told = command("explored", run, "--client", "east", "--json")
+    assert told.returncode == 0, told.stderr
+    rows = json.loads(told.stdout)
+    buffer = Buffer(run / "clients/east/buffer.sqlite", "east", ByteChat().fingerprint)
+    attempts = buffer.attempts(before=1000)
+    buffer.close()
+    tries = Counter((item.round, item.category) for item in attempts)
+    wins = Counter((item.round, item.category) for item in attempts if item.outcome == "success")
+    assert {(row["round"], row["category"]): row["tries"] for row in rows} == tries
+    assert {(row["round"], row["category"]): row["successes"] for row in rows if row["successes"]} == wins
+    assert {row["client"] for row in rows} == {"east"} and sum(row["tries"] for row in rows) == 40
+
+    shown = command("explored", run)
+    assert "east, maze: tries (% solved)" in shown.stdout and "west, maze" in shown.stdout
+    first = rows[0]
+    assert f"{first['tries']} ({100 * first['successes'] / first['tries']:.0f})" in shown.stdout
+    wrong = command("explored", run, "--client", "easst")
+    assert wrong.returncode == 2 and "did you mean 'east'" in wrong.stderr
