@@ -7,6 +7,7 @@ import importlib
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,26 @@ def test_importing_fedse_loads_neither_torch_nor_the_machinery() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def needed(path: Path) -> set[str]:
+    """Modules of fedse that one imports, at its top or inside functions; not what types alone need."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {f"{node.module}.{alias.name}" for node in froms for alias in node.names} | {str(n.module) for n in froms}
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """The public names of `fedse`, and those of its packages, are not modules that could be in one."""
+    names = {
+        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path
+        for path in modules()
+        if path.name != "__init__.py"
+    }
+    TopologicalSorter({name: (needed(path) & names.keys()) - {name} for name, path in names.items()}).prepare()
 
 
 def test_one_file_reads_a_llama() -> None:

@@ -127,7 +127,7 @@ def test_on_a_gpu_episodes_are_those_of_the_stepwise_decoder() -> None:
     assert sum(one == other for one, other in zip(mine, usual, strict=True)) >= 22
     for one, other in zip(mine, usual, strict=True):
         if one == other:
-            assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
+            assert one.log_probs == pytest.approx(other.log_probs, abs=1e-3)
     again = played(OnGpu(model, slots=5, reply_tokens=10), adapter, 12)
     assert mine == again and [item.log_probs for item in mine] == [item.log_probs for item in again]
     assert [bool(item.log_probs) for item in mine] == [False, True] * 12

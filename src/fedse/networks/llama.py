@@ -17,7 +17,7 @@ N = TypeVar("N")
 
 
 @dataclass(frozen=True)
-class Pair:
+class LoraPair:
     """LoRA's two factors on one linear layer, as the network holds them."""
 
     down: torch.Tensor
@@ -47,11 +47,11 @@ class Linear:
         return not self.adapted or (set(module.active_adapters) == set(module.lora_A) and not module.merged)
 
     @property
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[LoraPair]:
         """Read anew each time: an adapter with further pairs brings other tensors."""
         module = self.module
         return [
-            Pair(module.lora_A[name].weight, module.lora_B[name].weight, module.scaling[name])
+            LoraPair(module.lora_A[name].weight, module.lora_B[name].weight, module.scaling[name])
             for name in getattr(module, "active_adapters", ())
         ]
 

@@ -211,4 +211,4 @@ class TransformerPolicy:
 
 def _rounded(log_prob: float) -> float:
     """As it is stored. What rounding left no probability at all was drawn all the same, and must be finite."""
-    return round(max(log_prob, _LEAST), 6)
+    return round(max(log_prob, _LEAST), 6) + 0.0  # Never -0.0.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any, Protocol
 
 import torch
@@ -26,14 +25,6 @@ class LayerOperations(Protocol):
     def gate(self, inputs: torch.Tensor) -> torch.Tensor:
         """silu(gate) * up of inputs whose first half is the gate."""
         ...
-
-
-def operations_for(device: torch.device) -> LayerOperations:
-    if device.type == "cuda" and find_spec("triton") is not None:
-        from fedse.networks.training.triton_operations import TritonOperations
-
-        return TritonOperations()
-    return PlainOperations()
 
 
 class PlainOperations:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from fedse.networks.llama import Linears, Llama, LlamaLayer, is_plain_llama, joined
 from fedse.networks.training.attention_kernels import CudaFlash, kernel_for
 from fedse.networks.training.cross_entropy import linear_cross_entropy, linear_log_probabilities
-from fedse.networks.training.layer_operations import Rotary, operations_for
+from fedse.networks.training.layer_operations import LayerOperations, PlainOperations, Rotary
 from fedse.networks.training.lora_vector import LoraVector
 from fedse.networks.training.low_rank import Pair, adapted_linear
 from fedse.networks.training.packed_attention import QKV, Segments, packed_attention
@@ -86,7 +87,7 @@ class PackedLlama:
         self._vector = vector
         self._checkpointing = checkpointing
         self.device, self.dtype = llama.device, llama.dtype
-        self._kernel, self._operations = kernel_for(self.device, self.dtype), operations_for(self.device)
+        self._kernel, self._operations = kernel_for(self.device, self.dtype), _operations_for(self.device)
         self.can_be_recorded = isinstance(self._kernel, CudaFlash)
         """Whether a CUDA graph can hold a pass: no loop that depends on the pack."""
         layout = _FactorLayout(vector)
@@ -197,6 +198,14 @@ class PackedLlama:
 
     def _norm(self, inputs: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return functional.rms_norm(inputs, weight.shape, weight, self._llama.epsilon)
+
+
+def _operations_for(device: torch.device) -> LayerOperations:
+    if device.type == "cuda" and find_spec("triton") is not None:
+        from fedse.networks.training.triton_operations import TritonOperations
+
+        return TritonOperations()
+    return PlainOperations()
 
 
 def _projected(inputs: torch.Tensor, matrices: tuple[_Matrix, ...], factors: Factors) -> torch.Tensor:
