@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from fedse.experience.buffer import read_file
 from fedse.experience.journal import Journal
 from fedse.page.answers import Answers, NotThere, tame
 from fedse.page.catalogue import PAGE, Catalogue
+from fedse.page.episode import likelihoods, mask
 from fedse.page.overview import above_the_floor, means
 from fedse.page.progress import Progress
 from fedse.page.shown import Shown, by_name
@@ -369,3 +371,18 @@ def test_compare_has_the_numbers_of_fedse_compare(finished: Path, tmp_path: Path
     for asked, sentence in (({"runs": "small"}, "two runs or more"), ({"against": "nobody"}, "nobody")):
         with pytest.raises(BadInput, match=sentence):
             answers.view("small", "compare", asked)
+
+
+def test_replies_are_told_with_the_probability_of_their_tokens_where_it_is_stored(
+    played: dict[str, Trajectory],
+) -> None:
+    item = next(item for item in played.values() if len(item.steps) > 2 and all(step.learned for step in item.steps))
+    assert likelihoods(replace(item, log_probs=())) == [None] * len(item.steps)
+    lengths = [length for learned, length in mask(item) if learned]
+    drawn = [[-0.5 * (number + 1)] * (length - 1) + [-9.0] for number, length in enumerate(lengths)]
+    told = likelihoods(replace(item, log_probs=tuple(value for own in drawn for value in own)))
+    assert told == [{"mean": pytest.approx(sum(own) / len(own)), "least": -9.0} for own in drawn]
+    left_out = replace(item, steps=(replace(item.steps[0], learned=False), *item.steps[1:]))
+    assert likelihoods(replace(left_out, log_probs=item.log_probs or (0.0,))) == [None] * len(item.steps), (
+        "not told apart"
+    )

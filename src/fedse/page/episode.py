@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from fedse.page.catalogue import Row
@@ -16,7 +16,10 @@ def episode(shown: Shown, row: Row) -> dict[str, Any]:
         **row,
         "digest": trajectory.adapter,
         "rules": trajectory.rules,
-        "said": [_step(step) for step in trajectory.steps],
+        "said": [
+            {**_step(step), "likelihood": likely}
+            for step, likely in zip(trajectory.steps, likelihoods(trajectory), strict=True)
+        ],
         "closing": trajectory.closing,
         "error": trajectory.error,
         "detail": trajectory.detail,
@@ -32,6 +35,19 @@ def mask(trajectory: Trajectory) -> list[tuple[int, int]]:
     Only explorations and demonstrations are ever learned from; of an evaluation it is what would be.
     """
     return [(int(learned), len(list(same))) for learned, same in groupby(trajectory.train_mask)]
+
+
+def likelihoods(trajectory: Trajectory) -> list[dict[str, float] | None]:
+    """Of each reply, the mean and the least log-probability with which its tokens were drawn; None where it is not known."""
+    lengths = [length for learned, length in mask(trajectory) if learned]
+    learned = [number for number, step in enumerate(trajectory.steps) if step.learned]
+    found: list[dict[str, float] | None] = [None] * len(trajectory.steps)
+    if trajectory.log_probs and len(lengths) == len(learned):
+        drawn = iter(trajectory.log_probs)
+        for number, length in zip(learned, lengths, strict=True):
+            own = list(islice(drawn, length))
+            found[number] = {"mean": sum(own) / len(own), "least": min(own)}
+    return found
 
 
 def _step(step: Step) -> dict[str, Any]:

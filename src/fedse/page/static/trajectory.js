@@ -92,6 +92,7 @@ function Turn({ turn, place, here, kept, choose, search }) {
         : html`${turn.thought && html`<pre class="thought"><${Marked} text=${turn.thought} found=${search} /></pre>`}<pre class="action"><${Marked} text=${turn.action} found=${search} /></pre>`}
       ${!turn.valid && !unparsed && html`<span class="flag">invalid action</span>`}
       ${!turn.learned && html`<span class="flag quiet">not in the loss</span>`}
+      ${turn.likelihood && html`<span class="flag quiet" title="natural logarithm of the probability with which tokens were drawn: the mean, and the least likely token">log p ${f.decimal(turn.likelihood.mean, 2)}, least ${f.decimal(turn.likelihood.least, 2)}</span>`}
       ${turn.reward !== 0 && html`<span class="flag quiet">reward ${f.decimal(turn.reward, 2)}</span>`}
     </div>
   </section>`;
