@@ -17,17 +17,19 @@ from typer.testing import CliRunner
 pytest.importorskip("flwr")
 
 import fedse
+from fedse.adapters.plan import TensorPlan
 from fedse.apps.hub_file import load_for_hub, told_worlds_of
 from fedse.apps.site import run_site
 from fedse.apps.site_file import load_site
 from fedse.apps.worker import Worker
 from fedse.cli import app
 from fedse.engines.flower.client_replies import read_reply
-from fedse.engines.flower.wire import from_bytes, from_records, pack_task, to_bytes, to_records
+from fedse.engines.flower.wire import FORMAT, Parcel, from_bytes, from_records, pack_task, to_bytes, to_records
 from fedse.errors import BadInput
 from fedse.experiments.running import run
+from fedse.federation.expected import Expected, Unexpected
 from fedse.federation.sites import Sites
-from fedse.types import ClientReply, RoundTask
+from fedse.types import ClientReply, ClientUpdate, RoundTask
 
 NAMES = ("east", "north", "west")
 EXPERIMENT = """
@@ -174,6 +176,29 @@ def test_site_and_experiment_say_alike_whether_updates_are_masked(tmp_path: Path
     for work in (run_site, Worker):
         with pytest.raises(BadInput, match="the site's file names no keys for it: run `fedse site key`"):
             work(site, print)
+
+
+@pytest.mark.parametrize(
+    ("precision", "array"),
+    [
+        ("sum32", np.zeros(256, np.uint32)),
+        ("sum32", np.zeros(258, np.uint32)),
+        ("sum32", np.zeros(257, np.float32)),
+        ("sum32", np.zeros(257, ">u4")),
+        ("sum64", np.zeros(257, np.uint32)),
+        ("sum16", np.zeros(257, np.uint16)),
+    ],
+    ids=lambda given: given if isinstance(given, str) else f"{given.dtype.str}{given.shape}",
+)
+def test_a_part_of_a_sum_of_another_form_is_not_read(precision: str, array: Any) -> None:
+    header = {"format": FORMAT, "layout": [["table", [64, 4]]], "counts": {}, "metrics": {}, "scores": []}
+    answer = Parcel({**header, "precision": precision, "shared": {}, "probes": {}}, array)
+    task = RoundTask(1, "train", np.zeros(256, np.float32), (("table", (64, 4)),), {}, participants=NAMES)
+    with pytest.raises(Unexpected):
+        read_reply(to_records(answer), "east", task, TensorPlan(), Expected())
+    fitting = Parcel({**answer.header, "precision": "sum32"}, np.zeros(257, np.uint32))
+    read = read_reply(to_records(fitting), "east", task, TensorPlan(), Expected())
+    assert isinstance(read, ClientUpdate) and read.encoded is not None and read.vector is None
 
 
 def test_a_wrong_key_of_ones_own_is_noticed(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from fedse.adapters.packing import pack
 from fedse.federation.checks import CheckOptions, refusal
 from fedse.federation.collected import SingleUpdates
 from fedse.federation.exchange import Replies
-from fedse.types import Adapter, ClientUpdate, Vector
+from fedse.types import Adapter, ClientUpdate, Encoded, Vector
 
 BROADCAST = Adapter({"a": np.full((2, 3), 0.5, dtype=np.float32), "b": np.zeros(4, dtype=np.float32)})
 START = pack(BROADCAST)
@@ -39,6 +39,12 @@ def test_an_update_that_does_not_tell_what_the_aggregator_weighs_by_is_refused(t
     collected.take(replace(_update(_changed(0, 1.0)), counts={"learned_from": 3}))
     assert collected.refused == {"silent": "it does not tell learned_from, which the aggregator needs"}
     assert [update.client for update in collected.usable(Replies(), [])] == ["site"]
+
+
+def test_a_masked_update_where_there_is_no_secure_sum_is_refused(tmp_path: Path) -> None:
+    collected = SingleUpdates(BROADCAST, CheckOptions(), tmp_path)
+    collected.take(replace(_update(None), encoded=Encoded("sum32", np.zeros(11, np.uint32))))
+    assert collected.refused == {"site": "it is masked, and updates of this experiment are sent in the clear"}
 
 
 def test_a_good_update_is_taken() -> None:

@@ -133,6 +133,9 @@ def test_the_usual_is_the_middle_of_the_others_or_of_what_was_before() -> None:
     # A tiny update does not make an honest one unusual once there is anything to compare it with.
     assert refused({"a": 1.0, "tiny": 1e-9}, 0.0, [1.1], 100.0) == []
     assert refused({"a": 1.0, "tiny": 1e-9}, 2.0, [], 100.0) == []
+    # With three others the norm of the adapter, which is mostly that of its start, excuses nobody.
+    assert refused({"a": 1.0, "b": 2.0, "c": 1.5, "d": 400.0}, 50.0, [], 100.0) == ["d"]
+    assert refused({"a": 1.0, "b": 2.0, "d": 400.0}, 50.0, [], 100.0) == []
     # All of them may grow together.
     assert refused({"a": 500.0, "b": 700.0, "c": 600.0}, 0.0, [1.0], 100.0) == []
 

@@ -20,6 +20,8 @@ from fedse.protocols import StoredUpdate
 from fedse.stopwatch import during
 from fedse.types import Adapter, ClientUpdate
 
+MASKED = "it is masked, and updates of this experiment are sent in the clear"
+
 
 class Collected(Protocol):
     """Updates of a round, from the first that arrives to the last."""
@@ -64,6 +66,8 @@ class SingleUpdates:
     def take(self, update: ClientUpdate) -> None:
         with during("aggregate"):
             reason = refusal(update, self._broadcast, self._layout, self._checks)
+        if update.vector is None and update.encoded is not None:
+            reason = MASKED
         if not reason and update.vector is not None and (untold := sorted(set(self._needed) - update.counts.keys())):
             reason = f"it does not tell {', '.join(untold)}, which the aggregator needs"
         if reason:

@@ -10,6 +10,9 @@ from fedse.runs.reading import RunView
 
 REMEMBERED = 5
 """Rounds whose updates are looked back at."""
+ENOUGH = 3
+"""Others whose middle can be relied upon by itself. An adapter's own norm is mostly that of its random start, which is far
+larger than any change and would let nearly everything pass."""
 
 
 def unusual(
@@ -17,14 +20,16 @@ def unusual(
 ) -> Iterator[tuple[str, str]]:
     """Clients whose change is more than `most` times the usual one, each with the reason to refuse it.
 
-    Usual is the largest of three: the middle of the other clients' changes, the middle of what earlier rounds had, and the
-    norm of the broadcast adapter itself. So one tiny update does not make honest ones look large, and a single client is
-    compared with what was before. Where all three are nothing, anything is usual.
+    Usual is the larger of two: the middle of the other clients' changes, and the middle of what earlier rounds had. With
+    fewer than `ENOUGH` others the norm of the broadcast adapter counts as well. So one tiny update does not make honest ones
+    look large, and a single client is compared with what was before. Where all of these are nothing, anything is usual.
     """
     for client, norm in norms.items():
         others = [other for name, other in norms.items() if name != client]
         # Of two in the middle the smaller one: the larger may be the one that is wrong.
-        usual = max(broadcast, median_low(others) if others else 0.0, median(earlier) if earlier else 0.0)
+        usual = max(median_low(others) if others else 0.0, median(earlier) if earlier else 0.0)
+        if len(others) < ENOUGH:
+            usual = max(usual, broadcast)
         if usual > 0 and norm > most * usual:
             yield (
                 client,
