@@ -11,8 +11,8 @@ from fedse.runs.reading import RunView
 REMEMBERED = 5
 """Rounds whose updates are looked back at."""
 ENOUGH = 3
-"""Others whose middle can be relied upon by itself. An adapter's own norm is mostly that of its random start, which is far
-larger than any change and would let nearly everything pass."""
+"""Others whose middle can be relied upon by itself. An adapter's own norm is mostly that of its random start, which says
+nothing about how far a round goes."""
 
 
 def unusual(
