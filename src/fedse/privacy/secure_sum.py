@@ -85,7 +85,8 @@ class SumMember:
             raise SumRefused(
                 f"the hub asks for {task.name} of run '{self.run}', and this site has answered round {number} of it, to "
                 "another task or with other participants: a second sum could show a single update, so nothing was done. "
-                "The same task to the same sites is answered with the same bytes."
+                "The same task to the same sites is answered with the same bytes; a hub that has lost later rounds needs a "
+                "run with another `name`."
             )
 
     def masked(self, vector: Vector | None, broadcast: Vector, task: RoundTask) -> Residues:
