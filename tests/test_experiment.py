@@ -156,7 +156,7 @@ def test_a_file_that_is_no_experiment_is_refused_in_words(tmp_path: Path, text: 
 def test_a_file_that_cannot_be_read_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="there is no file"):
         load_experiment(tmp_path / "absent.yaml")
-    with pytest.raises(BadInput, match="cannot read"):
+    with pytest.raises(BadInput, match="is a folder, not a file"):
         load_experiment(tmp_path)
     (tmp_path / "binary.yaml").write_bytes(b"name: \xff\xfe")
     with pytest.raises(BadInput, match="cannot read"):

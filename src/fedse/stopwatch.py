@@ -23,6 +23,7 @@ MEANINGS = {
     "backward": "backward pass of the learner",
     "loss and backward": "both as one CUDA graph, which cannot be divided",
     "recording": "recording CUDA graphs for sizes that are new",
+    "noise": "secret random numbers of a learner under noise",
     "scoring": "log-probabilities of the agent's tokens, for learning rules that need them",
     "optimiser": "clipping and the optimiser's step",
     "aggregate": "checking updates, diagnostics, aggregating",

@@ -76,7 +76,7 @@ def test_every_world_is_listed_with_a_sentence_and_nothing_is_played(
 def test_check_passes_for_a_short_name_with_options(app: typer.Typer) -> None:
     result = CliRunner().invoke(app, ["worlds", "check", "maze", "--set", "size=4", "--set", "rules=brief"])
     assert result.exit_code == 0, result.output
-    assert "maze keeps all 13 promises." in result.output
+    assert "maze keeps all 14 promises." in result.output
 
 
 def test_check_takes_a_class_of_ones_own_and_fails_with_1(
@@ -94,7 +94,7 @@ def test_check_takes_a_class_of_ones_own_and_fails_with_1(
     result = CliRunner().invoke(app, ["worlds", "check", "lazy_coins:Lazy"])
     assert result.exit_code == 1
     assert "FAIL expert" in result.output
-    assert "breaks 1 of 13 promises" in result.output
+    assert "breaks 1 of 14 promises" in result.output
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def test_what_does_not_get_better_is_said_in_one_sentence(fault: Said, sentence:
         answering.extend(answering.open(CHAT.opening("Rules."), Sampling(0, 1.0)), CHAT.turn("Go on."))
         with pytest.raises(ServerFailed, match=sentence) as later:
             answering.ready()
-    assert "the same command goes on" in str(later.value)
+    assert "the same command resumes" in str(later.value)
     assert "\n" not in str(later.value)
 
 
