@@ -171,14 +171,14 @@ def keys(**changes: Any) -> dict[str, Any]:
         "exploration": {"tasks": 6, "attempts": 2},
         "start": "none",
         "rescue": "hindsight",
-        "rounds": 3,
+        "rounds": 2,
         **changes,
     }
 
 
 def test_a_run_remembers_what_failures_reached_and_counts_them_apart(table_experiment: Make, tmp_path: Path) -> None:
     whole = fedse.run(table_experiment(**keys()), tmp_path / "whole")
-    for rounds in (1, 3):
+    for rounds in (1, 2):
         halting = fedse.run(table_experiment(**keys(rounds=rounds)), tmp_path / "halting")
     assert halting.adapter.digest() == whole.adapter.digest()
     plain = fedse.run(table_experiment(**keys(rescue="none")), tmp_path / "plain")
@@ -189,21 +189,19 @@ def test_a_run_remembers_what_failures_reached_and_counts_them_apart(table_exper
     assert made and all(is_made(item.task) and item.rewards == {"world": 1.0} for item in made)
     counts = [
         json.loads((whole.folder / f"rounds/{round:04d}/report.json").read_text())["clients"]["east"]["counts"]
-        for round in (1, 2, 3)
+        for round in (1, 2)
     ]
     logged = Counter(
-        (item.purpose, item.outcome)
-        for round in (1, 2, 3)
-        for item in Journal(folder / "episodes").read(f"{round:04d}")
+        (item.purpose, item.outcome) for round in (1, 2) for item in Journal(folder / "episodes").read(f"{round:04d}")
     )
-    assert sum(item["rescued"] for item in counts) == logged[Purpose.RELABEL, Outcome.SUCCESS] > 10
-    assert sum(item["explored"] for item in counts) == 36
+    assert sum(item["rescued"] for item in counts) == logged[Purpose.RELABEL, Outcome.SUCCESS] > 6
+    assert sum(item["explored"] for item in counts) == 24
     assert sum(item["successes"] for item in counts) == logged[Purpose.EXPLORE, Outcome.SUCCESS]
     assert counts[0]["kept"] == counts[0]["successes"] + counts[0]["rescued"]
     buffer = Buffer(folder / "buffer.sqlite", "east", CHAT.fingerprint)
     attempts = buffer.attempts(before=1000)
     buffer.close()
-    assert len(attempts) == 36 and not any(is_made(item.task) for item in attempts), "nobody attempted a made task"
+    assert len(attempts) == 24 and not any(is_made(item.task) for item in attempts), "nobody attempted a made task"
 
 
 def test_what_a_curriculum_explored_itself_is_not_made_again() -> None:
