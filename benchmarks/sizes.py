@@ -16,6 +16,7 @@ divided by these speeds. It leaves out what worlds and the host cost.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import subprocess
 import sys
@@ -63,7 +64,9 @@ def replied(policy: TransformerPolicy, given: list[list[int]]) -> float:
         policy.extend(slot, ids[1:])
     answered = 0
     while answered < len(slots):
-        answered += len(policy.ready())
+        replies = policy.ready()
+        assert replies, "no reply is under way"
+        answered += len(replies)
     _wait()
     seconds = time.perf_counter() - begun
     for slot in slots:
@@ -102,11 +105,14 @@ def playing(name: str, slots: int, context: int, tokens: int) -> dict[str, Any]:
         del policy
         _empty(model)
     played_in = _peak(model)
-    plain = [generated(model, given, length) for length in (1, 1, 1 + tokens)][1:]
+    plain = [generated(model, given, length) for length in (1, 1, 1 + tokens, 1 + tokens)][1::2]
     config = model.network.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     kept = 2 * config.num_hidden_layers * config.num_key_value_heads * head * model.network.dtype.itemsize
     weights = sum(parameter.nbytes for parameter in model.network.get_base_model().parameters())
+    # Of an embedding that is not the head as well, a step reads a few rows.
+    embedding = model.network.get_input_embeddings().weight.nbytes
+    read = weights if config.tie_word_embeddings else weights - embedding
     sampled = slots * tokens / (seconds[1 + tokens] - seconds[1])
     found = {
         "weights_gib": round(weights / 2**30, 2),
@@ -121,7 +127,7 @@ def playing(name: str, slots: int, context: int, tokens: int) -> dict[str, Any]:
         "gib_to_play": played_in,
     }
     if on_gpu:
-        limit = slots * bandwidth() / (weights + slots * context * kept)
+        limit = slots * bandwidth() / (read + slots * context * kept)
         found |= {"limit_of_memory_per_second": round(limit), "share_of_limit": round(sampled / limit, 3)}
     return found
 
@@ -133,6 +139,7 @@ def _wait() -> None:
 
 def _empty(model: Any) -> None:
     if model.device.startswith("cuda"):
+        gc.collect()
         torch.cuda.empty_cache()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,15 @@ def test_the_weights_are_those_of_the_papers_loss(way: Any, share: float) -> Non
     np.testing.assert_allclose(np.concatenate(weighed.weights), -gradient.numpy(), rtol=1e-9, atol=1e-12)
     assert weighed.loss == pytest.approx(loss.item(), rel=1e-10)
     assert weighed.told["entropy"] == pytest.approx(-before.mean().item())
+    if way == "kl_cov":
+        drawn = [replace(item, example=replace(item.example, drawn=item.before + 1e-6)) for item in given]
+        for own, other in zip(rule.weigh(drawn).weights, weighed.weights, strict=True):
+            np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-6)
+        still = [replace(item, now=item.before) for item in drawn]
+        held = rule.entropy.chosen(still, []) if rule.entropy else []
+        for own, item, mask in zip(rule.weigh(still).weights, still, held, strict=True):
+            expected = np.exp(-1e-6) * item.example.credit / tokens
+            np.testing.assert_allclose(own[mask], expected, rtol=1e-9), "nothing pulls before anything has moved"
     plain = ClippedRatio("dapo", False, 0.2, 0.2, 0.0, 0.0, 16, tokens).weigh(given)
     assert any((own != other).any() for own, other in zip(weighed.weights, plain.weights, strict=True))
 
@@ -113,6 +123,11 @@ def test_sets_are_worth_their_reward_times_their_variety() -> None:
         own = np.mean([worth(chosen) for chosen in sets if number in chosen])
         assert found[id(item)] == pytest.approx(own - everybody)
     assert found[id(group[2])] > found[id(group[0])] == found[id(group[1])] > found[id(group[3])]
+    lost = [attempt("d", -0.5, actions) for actions in ("x", "x", "y")] + [attempt("d", 0, "x")]
+    values = [value for _, value in set_advantages([lost], 2)]
+    assert values[0] == values[1] < values[2] < values[3], (
+        "variety is worth something where rewards are below zero, too"
+    )
     alike = [attempt("b", 1, "x") for _ in range(3)]
     assert set_advantages([alike, group[:1]], 2) == [], "nothing to tell them apart by, and a group that is too small"
     with pytest.raises(BadInput, match=r"40 attempts have 91,390 sets of 4, and 20,000 are the most"):
@@ -135,6 +150,7 @@ def test_tokens_cost_and_the_score_stays_the_worlds(tmp_path: Path) -> None:
     assert judge.rewards(attempt("a", 1.0, "x")) == {"world": 1.0, "tokens": -0.25}
     judge.most = 4
     assert judge.rewards(attempt("a", 1.0, "x"))["tokens"] == -0.5
+    assert judge.rewards(attempt("a", 0.0, "x"))["tokens"] == 0.0, "a short failure is no better than a long one"
 
 
 @pytest.mark.parametrize("setting", ["learner.loss_type=cispo", "learner.importance_sampling_level=sequence"])

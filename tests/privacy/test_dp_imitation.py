@@ -75,13 +75,20 @@ def test_secret_numbers_are_normal_and_follow_from_the_key_alone(tmp_path: Path)
     assert len(drawn) == 20_001 and stats.kstest(drawn, "norm").pvalue > 0.01
     assert abs(np.corrcoef(drawn[:10_000], drawn[10_000:20_000])[0, 1]) < 0.04
     assert stats.kstest(SecretRandom(bytes(32)).uniform(10_000), "uniform").pvalue > 0.01
-    key = NoiseKey(tmp_path / "noise.key")
+    key = NoiseKey(tmp_path / "noise.key", True)
     assert (tmp_path / "noise.key").stat().st_mode & 0o777 == 0o600
-    assert key.secret(1, "a") == NoiseKey(tmp_path / "noise.key").secret(1, "a") != key.secret(2, "a")
-    assert key.secret(1, "a") != NoiseKey(tmp_path / "other.key").secret(1, "a")
+    assert key.secret(1, 1, "a") == NoiseKey(tmp_path / "noise.key", False).secret(1, 1, "a") != key.secret(2, 1, "a")
+    assert key.secret(1, 1, "a") != NoiseKey(tmp_path / "other.key", True).secret(1, 1, "a")
     (tmp_path / "noise.key").write_bytes(b"short")
-    with pytest.raises(BadInput, match="damaged, with the secret of this client's noise"):
-        NoiseKey(tmp_path / "noise.key")
+    for name in ("noise.key", "third.key"):
+        with pytest.raises(BadInput, match="missing or damaged, with the secret of this client's noise"):
+            NoiseKey(tmp_path / name, False)
+
+
+def test_what_else_is_learned_gets_other_noise(tmp_path: Path, shown: list[Trajectory]) -> None:
+    key = NoiseKey(tmp_path / "noise.key", True)
+    assert key.secret(1, 1, "a", *shown) == key.secret(1, 1, "a", *shown)
+    assert len({key.secret(1, 1, "a", *shown[:number]) for number in range(5)}) == 5
 
 
 @pytest.fixture(scope="module")
@@ -158,9 +165,8 @@ def test_a_round_is_answered_once(tmp_path: Path) -> None:
     with pytest.raises(AnsweredAlready, match="noise is accounted for once in a round, so nothing was done"):
         once.check(task(1, 0.5))
     once.first(sent + 1, task(2, 0.0))
-    once.check(task(1, 0.0))
-    with pytest.raises(AnsweredAlready):
-        AnsweredOnce(tmp_path / "answered.safetensors").check(task(1, 0.5))
+    with pytest.raises(AnsweredAlready, match="train-0001 is asked for, and round 2 has been answered already"):
+        AnsweredOnce(tmp_path / "answered.safetensors").check(task(1, 0.0))
     (tmp_path / "answered.safetensors").write_bytes(b"broken")
     with pytest.raises(RunConflict, match="damaged, with what this client has sent under noise"):
         once.check(task(3, 0.0))
@@ -196,6 +202,9 @@ def test_a_run_tells_epsilon_and_resumes_to_the_same_bits(tiny_file: Path, tmp_p
         (["filter=best_of_task"], "needs a filter that looks at each trajectory by itself"),
         (["buffer.max_per_task=1"], "a trajectory must not decide whether another is learned from"),
         (["mix=feddpa"], "accounts for one lesson per round"),
+        (["aggregator=size_weighted"], r"weighs them by counts without noise \(learned_from\)"),
+        (["aggregator=fedsa_lora"], "keeps a part at the site that a repeated round would change"),
+        (["evaluation.after_learning=1"], "leave `evaluation.learned_by_world` and `evaluation.after_learning` out"),
         (
             ["learner.epsilon=1"],
             r"2 rounds spend epsilon = \d+\.\d\d, and 1 may be spent: raise `noise_multiplier` to \d",
@@ -209,11 +218,17 @@ def test_what_epsilon_would_not_cover_is_refused(settings: list[str], sentence: 
 
 def test_a_variant_of_a_curriculum_that_ignores_the_past_does_not(tiny_experiment: Experiment) -> None:
     from fedse.curricula.uniform import Uniform
+    from fedse.filters.success import Success
 
     class Variant(Uniform):
         pass
 
     assert Uniform.ignores_the_past and not Variant.ignores_the_past
+
+    class Choosy(Success):
+        pass
+
+    assert Success.one_by_one and not Choosy.one_by_one
 
 
 def test_a_spent_budget_ends_learning(tiny: Any, shown: list[Trajectory]) -> None:

@@ -96,7 +96,7 @@ class Experience:
         with during("disk"):
             remembered = self.buffer.read(round)
         key = stream(self.site.seed, self.site.name, round, "learn", *([number] if number > 1 else []))
-        secret = self.noise.secret(round, number, adapter.digest()) if self.noise else b""
+        secret = self.noise.secret(round, number, adapter.digest(), *remembered) if self.noise else b""
         return Lesson(adapter, remembered, key, fresh, secret) if remembered or fresh else None
 
 

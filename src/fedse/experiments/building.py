@@ -126,6 +126,7 @@ def _build_client(
     buffer = Buffer(folder / "buffer.sqlite", name, components.model.chat.fingerprint, experiment.buffer)
     evaluation = Evaluation(site, experiment.evaluation)
     again = experiment.evaluation.after_learning
+    ledger = folder / "ledger.jsonl"
     noisy = capability(experiment.learner, "draws_noise") and site.learns
     names = names_of(experiment, origins, tuple(origins))
     once = AnsweredOnce(folder / ANSWERED) if noisy else None
@@ -141,13 +142,13 @@ def _build_client(
             buffer,
             Journal(folder / "episodes"),
             failures=capability(experiment.learner, "learns_from_failures"),
-            noise=NoiseKey(folder / NOISE_KEY) if noisy else None,
+            noise=NoiseKey(folder / NOISE_KEY, not ledger.exists()) if noisy else None,
         ),
         probes={
             EVALUATION: evaluation,
             **{label: build("probe", choice, site) for label, choice in experiment.labelled_probes().items()},
         },
-        door=Door(folder / "ledger.jsonl", experiment.sending, names, member, once),
+        door=Door(ledger, experiment.sending, names, member, once),
         after_learning=AfterLearning(evaluation, again) if again else None,
         learned_by_world=experiment.evaluation.learned_by_world and len(origins) > 1,
         **{slot: build(choice.kind, choice, site) for slot, choice in experiment.client_slots().items()},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedse.adapters.plan import plan_of
 from fedse.plugins import build, capability
 
 if TYPE_CHECKING:
@@ -39,6 +40,23 @@ def check_private(experiment: Experiment) -> None:
     if not capability(experiment.mix, "one_lesson"):
         raise ValueError(
             f"{name} accounts for one lesson per round, and `mix: {experiment.mix.name}` may have others: leave `mix` out"
+        )
+    aggregator = build("aggregator", experiment.aggregator)
+    if counts := sorted(getattr(aggregator, "needs_counts", ())):
+        raise ValueError(
+            f"{name} puts noise on adapters, and `aggregator: {experiment.aggregator.name}` weighs them by counts without "
+            f"noise ({', '.join(counts)}): use another, such as `mean`"
+        )
+    plan = plan_of(aggregator)
+    if any(turn.trained != turn.sent for turn in (plan.in_round(1), plan.in_round(2))):
+        raise ValueError(
+            f"{name} accounts for what is sent once, and `aggregator: {experiment.aggregator.name}` keeps a part at the "
+            "site that a repeated round would change: use another, such as `mean` or `ffa_lora`"
+        )
+    if experiment.evaluation.learned_by_world or experiment.evaluation.after_learning:
+        raise ValueError(
+            f"with {name} leave `evaluation.learned_by_world` and `evaluation.after_learning` out: they tell counts of what "
+            "is learned, and of an adapter that may not be the one that leaves"
         )
     budget = learner.options.get("epsilon")
     if budget is None or experiment.rounds == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -13,7 +14,10 @@ from fedse.types import Trajectory
 class Threshold:
     """Keeps trajectories whose score reaches a bound, for worlds that give partial credit."""
 
-    one_by_one = True
+    one_by_one: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        cls.one_by_one = cls.__dict__.get("one_by_one", False)
 
     class Options(PluginOptions):
         score: float = Field(default=0.5, ge=0)

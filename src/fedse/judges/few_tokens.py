@@ -1,8 +1,9 @@
 """A price on words, after Optima (arXiv 2410.08115): of two attempts that succeed, the shorter is worth more.
 
-    reward = the world's score - weight * min(1, the agent's tokens / most)
+    reward = score * (1 - weight * min(1, the agent's tokens / most))
 
-Optima divides by the longest of the samples at a task; a fixed length lets a judge look at each attempt by itself.
+A failure costs nothing, or giving up early would be the best of failures. Optima divides by the longest of the samples at a
+task, where a fixed length lets a judge look at each attempt by itself. Its term for readable messages is left out.
 """
 
 from __future__ import annotations
@@ -31,5 +32,5 @@ class FewTokens(WorldJudge):
         self.weight, self.most = weight, most
 
     def rewards(self, trajectory: Trajectory) -> dict[str, float]:
-        price = self.weight * min(1.0, trajectory.agent_tokens / self.most)
+        price = trajectory.score * self.weight * min(1.0, trajectory.agent_tokens / self.most)
         return {**super().rewards(trajectory), TOKENS: -price}

@@ -45,7 +45,7 @@ class Fitting:
         examples = [example for unit in units for example in unit.examples]
         random = np.random.Generator(np.random.Philox(key=key))
         self._through, self._vector = through, through.vector
-        self._opening = opening_of(examples) if through.shares_opening else 0
+        self._opening = self._shared_opening(examples)
         batches = self._drawn(units, epochs, batch_size, random)
         self._batches = [self._parts(chosen, tokens_at_once) for chosen in batches]
         through.expect([part for parts in self._batches for part in parts], self._opening)
@@ -84,6 +84,10 @@ class Fitting:
             self._optimiser.step()
         self._steps += 1
         return True
+
+    def _shared_opening(self, examples: Sequence[CreditedExample]) -> int:
+        """Tokens that all examples begin with, and that are computed once for those that go through together."""
+        return opening_of(examples) if self._through.shares_opening else 0
 
     def _drawn(
         self, units: Sequence[Unit], epochs: float, batch_size: int, random: np.random.Generator
@@ -144,7 +148,10 @@ class Fitting:
             "tokens": float(self._real),
             "padded_share": (self._computed - self._needed) / self._computed,
             "shared_share": (self._real - self._needed) / self._real,
-            **{name: float(np.mean([told[name] for told in self._told])) for name in next(iter(self._told), {})},
+            **{
+                name: float(np.mean([told[name] for told in self._told if name in told]))
+                for name in dict.fromkeys(name for told in self._told for name in told)
+            },
             **({"sampler_gap": float(np.concatenate(self._gaps).mean())} if self._gaps else {}),
         }
 

@@ -168,7 +168,8 @@ class ClippedRatio:
                 if self.entropy is not None and self.entropy.way == "clip_cov":
                     own, limited = np.where(held, 0.0, own), np.where(held, 0.0, limited)
                 elif self.entropy is not None:
-                    away_from = self.entropy_weight * held * item.log_importance
+                    # From what the learner itself computed: two computations of the same differ by rounding, in both ways.
+                    away_from = self.entropy_weight * held * item.log_ratio
                     own = (ratio * advantage - np.sign(away_from) * self.entropy_weight) * share
                     limited = ratio * advantage - np.abs(away_from)
                 loss -= float(limited.sum()) * share
@@ -185,11 +186,13 @@ class ClippedRatio:
         # Tokens were drawn from what they are scored with at first, so their mean surprise is its entropy.
         surprise = -sum(float(item.before.sum()) for item in compared)
         told = {"kl": divergence / tokens, "clipped_share": clipped / tokens, "entropy": surprise / tokens}
-        return Weighed(weights, loss, told)
+        return Weighed(weights, loss, told if compared else {})
 
     def _counts(self, item: Scored) -> Mask:
         """Tokens whose ratio is within its bounds, on the side on which it has one."""
         ratio = np.exp(self._log_ratio(item))
+        if self.entropy is not None and self.entropy.way == "kl_cov":
+            return np.ones(len(ratio), dtype=np.bool_)
         return np.asarray(ratio <= 1 + self.high if item.example.credit > 0 else ratio >= 1 - self.low)
 
     def _chosen(self, compared: Sequence[Scored]) -> list[Mask]:

@@ -43,6 +43,10 @@ class PrivateFitting(Fitting):
         self._divisor = settings["batch_size"]
         super().__init__(through, cases, context, 0, **settings)
 
+    def _shared_opening(self, examples: Sequence[CreditedExample]) -> int:
+        del examples  # One trajectory must not change how another is computed.
+        return 0
+
     def _drawn(
         self, units: Sequence[Unit], epochs: float, batch_size: int, random: np.random.Generator
     ) -> list[list[Unit]]:
@@ -63,6 +67,7 @@ class PrivateFitting(Fitting):
         for part in parts:
             gradient.zero_()
             self._pass(part, 1.0 / sum(example.agent_tokens for example in part))
+            gradient.nan_to_num_(0.0, 0.0, 0.0)  # One that is not finite counts nothing, and spoils no other.
             total.add_(gradient * (self._max_norm / gradient.norm()).clamp(max=1.0))
         with during("noise"):
             drawn = self._random.normal(gradient.numel()) * (self._noise * self._max_norm)

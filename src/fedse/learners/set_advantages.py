@@ -32,7 +32,9 @@ def set_advantages(groups: list[Group], size: int) -> list[tuple[Trajectory, flo
                 "choose a smaller `set_size`, or fewer `exploration.attempts`."
             )
         sets = list(combinations(range(len(group)), size))
-        worth = np.array([_worth([group[number] for number in chosen]) for chosen in sets])
+        # Less than nothing would be worth more the fewer differ.
+        lowest = min(0.0, *(item.reward for item in group))
+        worth = np.array([_worth([group[number] for number in chosen], lowest) for chosen in sets])
         within = np.array([[number in chosen for number in range(len(group))] for chosen in sets])
         own = (worth[:, None] * within).sum(axis=0) / within.sum(axis=0) - worth.mean()
         if np.ptp(own) > 1e-12:
@@ -40,7 +42,7 @@ def set_advantages(groups: list[Group], size: int) -> list[tuple[Trajectory, flo
     return found
 
 
-def _worth(attempts: list[Trajectory]) -> float:
+def _worth(attempts: list[Trajectory], lowest: float) -> float:
     """A set of one attempt differs by nothing: with `set_size: 1` this is the mean reward."""
     kinds = {tuple(step.action for step in item.steps) for item in attempts}
-    return float(np.mean([item.reward for item in attempts])) * len(kinds) / len(attempts)
+    return float(np.mean([item.reward - lowest for item in attempts])) * len(kinds) / len(attempts)

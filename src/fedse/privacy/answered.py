@@ -3,7 +3,6 @@ trajectories, and the noise in them would no longer be what was accounted for.""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -15,43 +14,42 @@ from fedse.privacy.secure_sum import asked_for
 from fedse.storage import atomic
 from fedse.types import RoundTask, Vector
 
-_TASKS, _LAST, _SENT = "tasks", "last", "sent"
+_ASKED, _LAST, _SENT = "asked", "last", "sent"
 
 
 class AnsweredOnce:
-    """A file with what each round was asked for, and with what left last."""
+    """A file with the round that was answered last, the task it was, and what left."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def check(self, task: RoundTask) -> None:
-        """Refuse a round that was answered to another task. Raises `AnsweredAlready`."""
-        tasks, _, _ = self._read()
-        if tasks.get(str(task.round), asked_for(task)) != asked_for(task):
+        """Refuse a round that was answered to another task, or before the last one. Raises `AnsweredAlready`."""
+        last, digest, _ = self._read()
+        if task.round < last or (task.round == last and digest != asked_for(task)):
             raise AnsweredAlready(
-                f"the hub asks for {task.name} with another adapter than the one that this site has answered it to: noise "
-                "is accounted for once in a round, so nothing was done."
+                f"{task.name} is asked for, and round {last} has been answered already, to another task or after it: noise "
+                "is accounted for once in a round, so nothing was done. Begin a run with another `name` to go back."
             )
 
     def first(self, vector: Vector, task: RoundTask) -> Vector:
         """What leaves: this vector, on disk before it is handed out, or what has left for the same task."""
         self.check(task)
-        tasks, last, sent = self._read()
+        last, _, sent = self._read()
         if last == task.round and sent is not None:
             return sent
-        tasks[str(task.round)] = asked_for(task)
         with atomic.new_file(self._path) as part:
-            save_file({_SENT: vector}, part, {_TASKS: json.dumps(tasks), _LAST: str(task.round)})
+            save_file({_SENT: vector}, part, {_ASKED: asked_for(task), _LAST: str(task.round)})
         return vector
 
-    def _read(self) -> tuple[dict[str, str], int, Vector | None]:
+    def _read(self) -> tuple[int, str, Vector | None]:
         if not self._path.exists():
-            return {}, 0, None
+            return 0, "", None
         try:
             with safe_open(self._path, framework="numpy") as file:
                 about = file.metadata()
                 sent = np.asarray(file.get_tensor(_SENT), dtype=np.float32)
-                return dict(json.loads(about[_TASKS])), int(about[_LAST]), sent
+                return int(about[_LAST]), about[_ASKED], sent
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise RunConflict(
                 f"{self._path} is damaged, with what this client has sent under noise: restore it from a copy. Without it a "

@@ -1,7 +1,7 @@
 """Random numbers that nobody outside a site can know: noise that an attacker could compute would protect nothing.
 
-A site has a secret key of its own. What is drawn for a lesson follows from the key and from what the lesson begins with, so
-that a round that is repeated after a crash gets the same noise, and a round that begins otherwise gets other noise.
+A site has a secret key of its own. What is drawn for a lesson follows from the key, from what the lesson begins with and
+from what it learns: a round that is repeated after a crash gets the same noise, and any other round gets other noise.
 """
 
 from __future__ import annotations
@@ -16,29 +16,34 @@ import numpy.typing as npt
 
 from fedse.errors import BadInput
 from fedse.storage import atomic
+from fedse.types import Trajectory
 
 _BYTES = 32
 Normals = npt.NDArray[np.float64]
 
 
 class NoiseKey:
-    """The file with a site's secret; one that is not there is made."""
+    """The file with a site's secret; one that is not there is made, where nothing has left yet."""
 
-    def __init__(self, path: Path) -> None:
-        if not path.exists():
+    def __init__(self, path: Path, nothing_left: bool) -> None:
+        if not path.exists() and nothing_left:
             with atomic.new_file(path) as part:
                 part.touch(mode=0o600)
                 part.write_bytes(secrets.token_bytes(_BYTES))
-        self._key = path.read_bytes()
+        self._key = path.read_bytes() if path.exists() else b""
         if len(self._key) != _BYTES:
             raise BadInput(
-                f"{path} is damaged, with the secret of this client's noise: restore it from a copy. With another key a "
-                "round that is repeated would get other noise, and tell more than the run accounts for."
+                f"{path} is missing or damaged, with the secret of this client's noise: restore it from a copy. With "
+                "another key a repeated round would get other noise, and tell more than the run accounts for."
             )
 
-    def secret(self, *about: object) -> bytes:
-        """A secret for what these words say, and for nothing else."""
-        return hmac.new(self._key, repr(about).encode(), hashlib.sha256).digest()
+    def secret(self, round: int, number: int, adapter: str, *learned: Trajectory) -> bytes:
+        """A secret for this lesson and for no other. A round in which something else is learned, because a GPU explored
+        otherwise, gets other noise: two answers under the same noise would tell their difference."""
+        about = hmac.new(self._key, repr((round, number, adapter)).encode(), hashlib.sha256)
+        for item in learned:
+            about.update(repr((item.token_ids, item.train_mask)).encode())
+        return about.digest()
 
 
 class SecretRandom:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from fedse.clients.site import Site
 from fedse.types import Adapter, Played, Trajectory
@@ -11,7 +12,10 @@ from fedse.types import Adapter, Played, Trajectory
 class NoRescue:
     """Makes nothing of failures."""
 
-    empty = True
+    empty: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        cls.empty = cls.__dict__.get("empty", False)
 
     def __init__(self, site: Site) -> None:
         self.site = site
