@@ -88,7 +88,7 @@ def test_sampling_and_rounding_lead_to_the_same_adapter_too_and_failing_clients_
         fedse.run(capped, tmp_path / "there")
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 @pytest.mark.timeout(600)
 def test_a_pooled_client_and_one_that_only_measures_reach_the_same_adapter_too(
     table_experiment: Callable[..., Experiment], tmp_path: Path

@@ -96,7 +96,7 @@ def test_the_interval_of_a_difference_covers_it_and_agrees_with_scipys_bootstrap
     assert found.by_world["maze"].p == sign_flip((ours["maze"] - theirs["maze"])[0].astype(int).tolist())
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_equal_methods_with_luck_from_run_to_run_are_seldom_told_apart_in_a_world() -> None:
     """The test over tasks alone takes the luck of three runs for a difference in a quarter of the cases and more."""
     random = np.random.default_rng(7)

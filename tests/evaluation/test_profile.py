@@ -16,7 +16,7 @@ from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 from fedse.stopwatch import MEANINGS, Stopwatch, running
 
-ELSEWHERE = {"loss and backward", "recording", "scoring"}
+ELSEWHERE = {"noise", "loss and backward", "recording", "scoring"}
 """Spans of a GPU, and of learning rules other than imitation."""
 
 

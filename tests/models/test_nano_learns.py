@@ -77,7 +77,7 @@ def test_the_recorded_probes_are_of_the_weights_that_ship(probes: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [0, *(pytest.param(place, marks=pytest.mark.torture) for place in (1, 2))])
-def test_it_gains_and_no_opening_of_its_replies_does_the_same(
+def test_it_gains_and_ends_above_its_player_and_no_opening_of_its_replies_does_the_same(
     probes: Any, subject: Any, gain: tuple[float, float], place: int
 ) -> None:
     before, gained = gain
@@ -87,6 +87,9 @@ def test_it_gains_and_no_opening_of_its_replies_does_the_same(
     ids = subject.model.chat.reply(ast.literal_eval(said[place]))[:-1]
     opened = probes.ForcedOpening(subject.policy(subject.before), ids)
     assert probes.mean(subject.success(opened, "test", TASKS)) - before <= gained / 4
+    # Beside the rest, because what it gains takes half a minute to find out.
+    for name, shares in probes.player(subject, TASKS).items():
+        assert before + gained > probes.mean(shares), f"it ends below the player it was pre-trained on: {name}"
 
 
 @pytest.mark.torture
@@ -95,12 +98,6 @@ def test_its_likeliest_decisions_become_better(probes: Any, subject: Any) -> Non
     assert probes.mean(after) - probes.mean(before) > 0.15
     for world in subject.makers:
         assert after[world] > before[world] + 0.05, world
-
-
-@pytest.mark.slow
-def test_it_ends_above_the_player_it_was_pretrained_on(probes: Any, subject: Any, gain: tuple[float, float]) -> None:
-    for name, shares in probes.player(subject, TASKS).items():
-        assert sum(gain) > probes.mean(shares), name
 
 
 @pytest.mark.parametrize("world", ["maze", "textcraft", "babyai", "webshop"])

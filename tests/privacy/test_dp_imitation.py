@@ -178,7 +178,8 @@ def report(folder: Path, number: int) -> Any:
 
 @pytest.mark.slow
 def test_a_run_tells_epsilon_and_resumes_to_the_same_bits(tiny_file: Path, tmp_path: Path) -> None:
-    experiment = fedse.load_experiment(tiny_file, NOISY)
+    short = ["evaluation.tasks=1", "evaluation.test_tasks=0", "exploration.tasks=1", "start.tasks=3"]
+    experiment = fedse.load_experiment(tiny_file, [*NOISY, *short])
     first = fedse.run(experiment.model_copy(update={"rounds": 1}), tmp_path / "runs")
     shutil.copytree(tmp_path / "runs", tmp_path / "again")
     whole, again = (fedse.run(experiment, tmp_path / name) for name in ("runs", "again"))
