@@ -8,28 +8,21 @@ others, to tell its update apart in the sum, gets a sum that nobody can open.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
 from pydantic import Field
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
-from fedse.errors import RunConflict, SumRefused
+from fedse.errors import SumRefused
 from fedse.plugins import PluginOptions
 from fedse.privacy.fixed_point import Bits, FixedPoint, Residues
-from fedse.storage import atomic
+from fedse.privacy.last_answer import LastAnswer, asked_for
 from fedse.types import RoundTask, Vector
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-
-_ROUND, _ASKED, _ADDED = "round", "asked", "added"
 
 
 class SecureSumOptions(PluginOptions):
@@ -80,8 +73,7 @@ class SumMember:
                 f"the hub asks for a sum with {len(strange)} sites whose public keys this site does not have, such as "
                 f"{strange[0][:100]!r}: nothing was done; get the key from that site itself, and list it."
             )
-        number, digest, _ = self._read()
-        if task.round < number or (task.round == number and digest != asked_for(task)):
+        if (number := self._last.other(task)) is not None:
             raise SumRefused(
                 f"the hub asks for {task.name} of run '{self.run}', and this site has answered round {number} of it, to "
                 "another task or with other participants: a second sum could show a single update, so nothing was done. "
@@ -95,51 +87,25 @@ class SumMember:
         from fedse.privacy.masks import masked
 
         self.check(task)
-        digest = asked_for(task)
-        number, earlier, stored = self._read()
-        if stored is not None and (number, earlier) == (task.round, digest):
+        if (stored := self._last.again(task)) is not None:
             return stored
         summand = self.options.fixed_point(len(task.participants)).summand(vector, broadcast)
         about = {
             "run": self.run,
             "round": task.round,
             "participants": list(task.participants),
-            "task": digest,
+            "task": asked_for(task),
             "form": [self.options.bits, self.options.largest, summand.size],
         }
         others = {name: self.others[name] for name in task.participants if name != self.name}
         hidden = masked(summand, self.name, self.key, others, about)
-        with atomic.new_file(self.answered) as part:
-            save_file({_ADDED: hidden}, part, {_ROUND: str(task.round), _ASKED: digest})
+        self._last.keep(task, hidden)
         return hidden
 
-    def _read(self) -> tuple[int, str, Residues | None]:
-        """Number and digest of the round that was answered last, and what left."""
-        if not self.answered.exists():
-            return 0, "", None
-        try:
-            with safe_open(self.answered, framework="numpy") as file:
-                about = file.metadata()
-                return int(about[_ROUND]), about[_ASKED], np.asarray(file.get_tensor(_ADDED))
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-            raise RunConflict(
-                f"{self.answered} is damaged, with what this site added to its last secure sum: restore it from a copy, or "
-                "make a new key with `fedse site key` and give its public half to the other sites."
-            ) from error
-
-
-def asked_for(task: RoundTask) -> str:
-    """A digest of everything that an update depends on."""
-    given = [(name, key, tensors[key]) for name, tensors in sorted(task.shared.items()) for key in sorted(tensors)]
-    plain: dict[str, Any] = {
-        "task": task.name,
-        "participants": list(task.participants),
-        "layout": [[name, list(shape)] for name, shape in task.layout],
-        "contributed": list(task.contributed),
-        "library": list(task.library),
-        "shared": [[name, key, list(tensor.shape)] for name, key, tensor in given],
-    }
-    content = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
-    for values in [task.vector, *task.library.values(), *(tensor for _, _, tensor in given)]:
-        content.update(np.ascontiguousarray(values, dtype=np.float32).tobytes())
-    return content.hexdigest()
+    @property
+    def _last(self) -> LastAnswer:
+        return LastAnswer(
+            self.answered,
+            "what this site added to its last secure sum: restore it from a copy, or make a new key with `fedse site key` "
+            "and give its public half to the other sites.",
+        )
