@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedse.adapters.held_update import HeldUpdate
 from fedse.adapters.packing import modules, pack, unpack
 from fedse.adapters.plan import sent
-from fedse.aggregators.check import HeldUpdate, check_aggregator, some_state
+from fedse.aggregators.check import check_aggregator, some_state
 from fedse.aggregators.fedexp import FedExP
 from fedse.aggregators.mean import Mean
 from fedse.types import Adapter

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedse.adapters.held_update import HeldUpdate
 from fedse.adapters.packing import pack
 from fedse.adapters.plan import RESIDUAL, in_part, part, plan_of, sent
-from fedse.aggregators.check import HeldUpdate, at_client, effect, some_adapter, some_state, some_updates
+from fedse.aggregators.check import at_client, effect, some_adapter, some_state, some_updates
 from fedse.aggregators.fedex_lora import FedExLora
 from fedse.aggregators.fedsa_lora import FedSaLora
 from fedse.aggregators.ffa_lora import FfaLora

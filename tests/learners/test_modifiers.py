@@ -143,7 +143,7 @@ def test_wins_are_over_the_others_and_the_rules_tell_how_many_tasks_were_solved(
     assert solved_share(groups_of([])) == 0.0
 
 
-def test_tokens_cost_and_the_score_stays_the_worlds(tmp_path: Path) -> None:
+def test_tokens_cost_and_the_score_stays_the_worlds() -> None:
     from fedse.judges.few_tokens import FewTokens
 
     judge: Any = FewTokens(site=None, weight=0.5, most=16)  # type: ignore[arg-type]
@@ -151,6 +151,21 @@ def test_tokens_cost_and_the_score_stays_the_worlds(tmp_path: Path) -> None:
     judge.most = 4
     assert judge.rewards(attempt("a", 1.0, "x"))["tokens"] == -0.5
     assert judge.rewards(attempt("a", 0.0, "x"))["tokens"] == 0.0, "a short failure is no better than a long one"
+
+
+@pytest.mark.parametrize(
+    ("setting", "needed"),
+    [
+        ("advantage=wins scale_rewards=batch", "scale_rewards` does something with `advantage: mean` only"),
+        ("set_size=3", "set_size` does something with `advantage: sets` only"),
+        ("entropy_share=0.1", "entropy_share` does something with `entropy` only"),
+        ("entropy=clip_cov entropy_weight=2", "entropy_weight` does something with `entropy: kl_cov` only"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(setting: str, needed: str, tiny_file: Path) -> None:
+    settings = [f"learner.{item}" for item in setting.split()]
+    with pytest.raises(BadInput, match=needed):
+        fedse.load_experiment(tiny_file, ["learner.name=group_policy_gradient", *settings])
 
 
 @pytest.mark.parametrize("setting", ["learner.loss_type=cispo", "learner.importance_sampling_level=sequence"])

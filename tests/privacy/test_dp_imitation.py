@@ -16,7 +16,6 @@ from scipy import integrate, optimize, stats
 
 import fedse
 from fedse.errors import AnsweredAlready, BadInput, RunConflict
-from fedse.experiments.options import Experiment
 from fedse.learners.dp_imitation import DpImitation
 from fedse.learners.private_fitting import PrivateFitting
 from fedse.networks.swap import load_adapter, train_only
@@ -63,6 +62,11 @@ def test_epsilon_of_one_sampled_step_is_that_of_its_two_densities(sigma: float, 
         )
 
     assert epsilon(sigma, rate, 1, DELTA) == pytest.approx(solved(delta), rel=0.01)
+
+
+def test_little_noise_is_told_to_protect_nobody_and_quickly() -> None:
+    found = [epsilon(noise, 0.1, 60, DELTA) for noise in (0.001, 0.1, 0.29)]
+    assert np.isfinite(found).all() and found[0] > 1e6 > found[1] > found[2] > epsilon(0.35, 0.1, 60, DELTA)
 
 
 def test_enough_noise_keeps_within_the_budget_and_is_not_twice_too_much() -> None:
@@ -217,7 +221,7 @@ def test_what_epsilon_would_not_cover_is_refused(settings: list[str], sentence: 
         fedse.load_experiment(tiny_file, [*NOISY, *settings])
 
 
-def test_a_variant_of_a_curriculum_that_ignores_the_past_does_not(tiny_experiment: Experiment) -> None:
+def test_a_variant_does_not_inherit_that_it_looks_at_nothing_else() -> None:
     from fedse.curricula.uniform import Uniform
     from fedse.filters.success import Success
 

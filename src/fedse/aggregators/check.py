@@ -9,14 +9,15 @@ aggregator; others only by one that lists them in its attribute `promises` (see 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load, save
 
+from fedse.adapters.held_update import HeldUpdate
 from fedse.adapters.packing import length, pack, slices
 from fedse.adapters.plan import factor, in_turn, part, plan_of, sent
 from fedse.aggregators.rule import EQUAL_UPDATES, MEAN_PRODUCT, MIXED_RANKS, ONLY_THE_SUM, PROMISES
@@ -42,19 +43,6 @@ def check_aggregator(factory: AggregatorFactory, only: Collection[str] = ()) -> 
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])
-
-
-@dataclass(frozen=True)
-class HeldUpdate:
-    """An update in memory, with the counts that a client sends."""
-
-    client: str
-    layout: Layout
-    vector: Vector
-    counts: Mapping[str, int] = field(default_factory=dict)
-
-    def read(self, start: int = 0, stop: int | None = None) -> Vector:
-        return self.vector[start:stop].copy()
 
 
 # Material

@@ -12,7 +12,6 @@ from fedse.errors import BadInput
 from fedse.experiments.options import Experiment
 from fedse.plugins import FilePath, PluginOptions
 from fedse.privacy.secure_sum import SumMember
-from fedse.privacy.sum_keys import public_text, read_key, read_public
 from fedse.runs.folder import RunFolder
 
 
@@ -55,6 +54,9 @@ def own_member(name: str, options: SiteSumOptions | None) -> Callable[[Experimen
         agreed = experiment.sending.secure_sum
         if options is None or agreed is None or client not in experiment.learners():
             return None
+        # Who only reads a site's file, as the page does, needs no library behind the keys.
+        from fedse.privacy.sum_keys import public_text, read_key, read_public
+
         key = read_key(options.key)
         if options.sites.get(name, public_text(key)) != public_text(key):
             raise BadInput(

@@ -65,13 +65,14 @@ def report(
 
 
 def _shown(path: Path, own_worlds: bool) -> Shown:
-    from fedse.apps.site_file import load_site
     from fedse.errors import BadInput
     from fedse.page.shown import Shown
     from fedse.runs.reading import RunView
 
     if not (path / "site.yaml").is_file():
         return Shown.of(RunView.existing(path), own_worlds)
+    from fedse.apps.site_file import load_site
+
     site = load_site(path / "site.yaml")
     if not (site.run_folder / "clients").is_dir():
         raise BadInput(f"the site {path} has no episodes yet: they come with the first task of its hub.")

@@ -7,11 +7,11 @@ of the mean of all: a mean beyond a bound holds at least one update beyond it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from fedse.adapters.held_update import HeldUpdate
 from fedse.adapters.packing import length, pack
 from fedse.adapters.plan import TensorPlan
 from fedse.federation.checks import CheckOptions, refusal
@@ -20,25 +20,12 @@ from fedse.federation.usual import unusual
 from fedse.privacy.fixed_point import Residues
 from fedse.privacy.secure_sum import SecureSumOptions
 from fedse.protocols import StoredUpdate
-from fedse.types import Adapter, ClientUpdate, Layout, Vector
+from fedse.types import Adapter, ClientUpdate, Vector
 
 NOT_MEASURED = (
     "norms, cosines and product gap of single updates, and how much of each arrives: nobody but its site sees one"
 )
 IN_THE_CLEAR = "it was not masked, and updates of this experiment are"
-
-
-@dataclass(frozen=True)
-class MeanUpdate:
-    """The mean of all updates of a round in the place of a single one."""
-
-    client: str
-    layout: Layout
-    vector: Vector
-    counts: Mapping[str, int] = field(default_factory=dict)
-
-    def read(self, start: int = 0, stop: int | None = None) -> Vector:
-        return self.vector[start:stop].copy()
 
 
 class SummedUpdates:
@@ -94,7 +81,7 @@ class SummedUpdates:
             mean = form.mean(total, self._broadcast)
             self.void = self._beyond(mean, earlier)
             self._mean = None if self.void else mean
-        return [] if self._mean is None else [MeanUpdate("", self._layout, self._mean)]
+        return [] if self._mean is None else [HeldUpdate("", self._layout, self._mean)]
 
     def _incomplete(self, answers: Replies) -> str:
         missing = [client for client in self._participants if client not in self._added]

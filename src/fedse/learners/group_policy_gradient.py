@@ -62,6 +62,22 @@ class GroupPolicyGradientOptions(ImitationOptions):
     """Weight of the mean likelihood of what is remembered, which is learned beside the groups; 0 leaves it out."""
 
     @model_validator(mode="after")
+    def _nothing_without_effect(self) -> GroupPolicyGradientOptions:
+        defaults = {name: field.default for name, field in type(self).model_fields.items()}
+        needs = {
+            "scale_rewards": ("advantage: mean", self.advantage == "mean"),
+            "set_size": ("advantage: sets", self.advantage == "sets"),
+            "entropy_share": ("entropy", self.entropy is not None),
+            "entropy_weight": ("entropy: kl_cov", self.entropy == "kl_cov"),
+        }
+        for name, (other, there) in needs.items():
+            if not there and getattr(self, name) != defaults[name]:
+                raise ValueError(
+                    f"`{name}` does something with `{other}` only: leave one of them out, or both as they are"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _ratios_for_covariance(self) -> GroupPolicyGradientOptions:
         if self.entropy and (self.loss_type == "cispo" or self.importance_sampling_level == "sequence"):
             raise ValueError(

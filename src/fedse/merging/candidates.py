@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from fedse.adapters.held_update import HeldUpdate
 from fedse.adapters.packing import pack
 from fedse.adapters.plan import TensorPlan, plan_of
-from fedse.aggregators.check import HeldUpdate
 from fedse.errors import BadInput
 from fedse.merging.sources import Gathered
 from fedse.plugins import options_of, resolve

@@ -4,40 +4,51 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 from fedse.errors import MissingExtra
+
+_ORDERS = [*range(2, 33), 40, 64, 128, 256]
+_LITTLE_NOISE = 0.3
+"""Below this the finer bound takes minutes and gigabytes, and neither protects anybody."""
 
 
 @lru_cache(maxsize=4096)
 def epsilon(noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
     """Of so many steps, each a sum over trajectories that were drawn independently, with noise of `noise_multiplier` times
     what one of them can add. Data sets are neighbours if one trajectory is added or taken away. An upper bound, by privacy
-    loss distributions."""
-    try:
-        from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
-        from dp_accounting.pld import PLDAccountant
-    except ImportError as error:
-        raise MissingExtra("learner: dp_imitation", "dp-accounting", "dp") from error
-    accountant = PLDAccountant()
-    accountant.compose(PoissonSampledDpEvent(sampling_rate, GaussianDpEvent(noise_multiplier)), steps)
-    return float(accountant.get_epsilon(delta))
+    loss distributions, and by moments where there is little noise."""
+    if noise_multiplier < _LITTLE_NOISE:
+        return _by_moments(noise_multiplier, sampling_rate, steps, delta)
+    step = _step(noise_multiplier, sampling_rate)
+    from dp_accounting.pld import PLDAccountant
+
+    return float(PLDAccountant().compose(step, steps).get_epsilon(delta))
 
 
 def enough_noise(sampling_rate: float, steps: int, delta: float, budget: float) -> float:
-    """A multiplier with which so many steps keep within a budget. By moments of whole orders, a coarser bound that is quick
-    to search: a little less may do."""
-    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
-    from dp_accounting.rdp import RdpAccountant
-
-    def spent(multiplier: float) -> float:
-        accountant = RdpAccountant(orders=[*range(2, 33), 40, 64, 128, 256])
-        step = PoissonSampledDpEvent(sampling_rate, GaussianDpEvent(multiplier))
-        return float(accountant.compose(SelfComposedDpEvent(step, steps)).get_epsilon(delta))
-
+    """A multiplier with which so many steps keep within a budget. By moments, which are quick to search: a little less may
+    do."""
     low, high = 0.0, 0.5
-    while spent(high) > budget:
+    while _by_moments(high, sampling_rate, steps, delta) > budget:
         low, high = high, 2 * high
     while high - low > 0.01 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if spent(middle) > budget else (low, middle)
+        low, high = (middle, high) if _by_moments(middle, sampling_rate, steps, delta) > budget else (low, middle)
     return math.ceil(100 * high) / 100
+
+
+def _by_moments(noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
+    """A coarser bound."""
+    step = _step(noise_multiplier, sampling_rate)
+    from dp_accounting.rdp import RdpAccountant
+
+    return float(RdpAccountant(orders=_ORDERS).compose(step, steps).get_epsilon(delta))
+
+
+def _step(noise_multiplier: float, sampling_rate: float) -> Any:
+    try:
+        from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+    except ImportError as error:
+        raise MissingExtra("learner: dp_imitation", "dp-accounting", "dp") from error
+    return PoissonSampledDpEvent(sampling_rate, GaussianDpEvent(noise_multiplier))

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedse.errors import BadInput
+from fedse.errors import BadInput, MissingExtra
 from fedse.storage import atomic
 from fedse.types import Trajectory
 
@@ -50,9 +50,11 @@ class SecretRandom:
     """Uniform and normal numbers from a ChaCha20 stream."""
 
     def __init__(self, secret: bytes) -> None:
-        from cryptography.hazmat.primitives.ciphers import Cipher
-        from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-
+        try:
+            from cryptography.hazmat.primitives.ciphers import Cipher
+            from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+        except ImportError as error:
+            raise MissingExtra("learner: dp_imitation", "cryptography", "dp") from error
         # A secret is used for one stream, so that the nonce need not differ.
         self._stream = Cipher(ChaCha20(secret, bytes(16)), mode=None).encryptor()
 
