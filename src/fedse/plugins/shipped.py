@@ -28,6 +28,7 @@ KNOWN: dict[str, dict[str, str]] = {
     "policy": {
         "transformer": "fedse.policies.transformer:TransformerPolicy",
         "api": "fedse.policies.api:ApiPolicy",
+        "lora_server": "fedse.policies.lora_server:LoraServerPolicy",
         "table": "fedse.policies.table:TablePolicy",
     },
     "start": {

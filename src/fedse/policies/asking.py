@@ -1,0 +1,114 @@
+"""Conversations whose replies somebody else makes.
+
+A request for each due reply is under way in a thread of its own, so that whoever answers can answer all of them at once.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from fedse.errors import ServerFailed
+from fedse.models.server import Tokens
+from fedse.protocols import Reply, Usage
+from fedse.seeds import stream
+from fedse.types import Sampling
+
+_LOOK_UP = 0.5
+"""Seconds after which whoever waits for replies looks whether the run was interrupted."""
+
+Answer = TypeVar("Answer")
+
+
+@dataclass
+class Conversation:
+    sampling: Sampling
+    ids: list[int]
+    replies: int = 0
+
+    @property
+    def seed(self) -> int:
+        """Of the reply that is due; 31 bits are what every server takes."""
+        return stream(self.sampling.key, self.replies) >> 33
+
+
+class Asking(ABC, Generic[Answer]):
+    """Slots, threads and counts. What is asked and what the answer means is the subclass's business."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.usage = Usage()
+        self._conversations: dict[int, Conversation] = {}
+        self._due = 0
+        self._arrived: queue.SimpleQueue[tuple[int, Answer | Exception]] = queue.SimpleQueue()
+
+    @abstractmethod
+    def request(self, conversation: Conversation) -> Callable[[], Answer]:
+        """What a thread has to do for the reply that is due."""
+
+    @abstractmethod
+    def read(self, slot: int, conversation: Conversation, answer: Answer) -> Reply:
+        """The reply, after it was added to the conversation."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Break off whatever is under way."""
+
+    def open(self, opening: Sequence[int], sampling: Sampling) -> int:
+        slot = next(number for number in range(self.slots) if number not in self._conversations)
+        self._conversations[slot] = Conversation(sampling, list(opening))
+        return slot
+
+    def extend(self, slot: int, ids: Sequence[int]) -> None:
+        conversation = self._conversations[slot]
+        conversation.ids.extend(ids)
+        self._due += 1
+        # A daemon, so that an interrupted run does not wait for replies nobody will read.
+        threading.Thread(target=self._ask, args=(slot, self.request(conversation)), daemon=True).start()
+
+    def _ask(self, slot: int, request: Callable[[], Answer]) -> None:
+        try:
+            self._arrived.put((slot, request()))
+        except Exception as error:
+            self._arrived.put((slot, error))
+
+    def ready(self) -> list[Reply]:
+        if not self._due:
+            return []
+        arrived = [self._next()]
+        with suppress(queue.Empty):
+            while True:
+                arrived.append(self._arrived.get_nowait())
+        self._due -= len(arrived)
+        return [self._reply(slot, answer) for slot, answer in arrived]
+
+    def _next(self) -> tuple[int, Answer | Exception]:
+        while True:
+            # Woken now and then, because an interrupt that comes as the thread falls asleep is not seen before it wakes.
+            with suppress(queue.Empty):
+                return self._arrived.get(timeout=_LOOK_UP)
+
+    def _reply(self, slot: int, answer: Answer | Exception) -> Reply:
+        if isinstance(answer, Exception):
+            # The world is not at fault and neither is the agent, so no episode is given an outcome.
+            self.stop()
+            if isinstance(answer, ServerFailed):
+                raise ServerFailed(f"{answer} Every complete round is kept, and the same command resumes the run.")
+            raise answer
+        return self.read(slot, self._conversations[slot], answer)
+
+    def count(self, tokens: Tokens | None) -> None:
+        if tokens is None:
+            self.usage.uncounted += 1
+            return
+        self.usage.prefilled += tokens.read - tokens.reused
+        self.usage.prefilled_without_cache += tokens.read
+        self.usage.decoded += tokens.written
+
+    def close(self, slot: int) -> None:
+        del self._conversations[slot]

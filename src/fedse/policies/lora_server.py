@@ -1,0 +1,149 @@
+"""Plays through a server that takes each round's adapter, while this machine trains: for models that need a card each."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from fedse.adapters.files import write_adapter
+from fedse.errors import BadInput, ServerFailed, SwapFailed
+from fedse.models.server import ServerOptions
+from fedse.models.token_server import SERVERS, Asked, Sampled
+from fedse.policies.asking import Asking, Conversation
+from fedse.protocols import Reply
+from fedse.types import Adapter
+
+if TYPE_CHECKING:
+    from fedse.models.causal_lm import CausalLM
+
+_QUESTION = "Which adapter is speaking?"
+_LOOKED_AT = 16
+_ALLOWED = 0.25
+"""Nats by which the server and this machine may differ on a token's log-probability, on average. Rounding to bfloat16 makes
+a few hundredths, a base in 4 bits on one side a tenth; another model or another adapter makes more than one."""
+
+
+class LoraServerOptions(ServerOptions):
+    """Which server, how it reads adapters, and how hard to press it."""
+
+    operational: ClassVar[frozenset[str]] = ServerOptions.operational | {"adapters"}
+    rounding: ClassVar[frozenset[str]] = frozenset({"slots", "server"})
+
+    server: Literal["vllm", "sglang"] = "vllm"
+    """Whose routes it has."""
+    adapters: str | None = None
+    """Folder that this machine writes and the server reads under the same path; by default the system's temporary one. It
+    holds one adapter at a time."""
+    slots: int = Field(default=64, ge=1, le=1000)
+    """Conversations at once, and so the most requests under way."""
+    reply_tokens: int = Field(default=128, ge=1)
+    """Longest reply; a longer one is cut and its action is read from what is there."""
+
+
+class LoraServerPolicy(Asking[Sampled]):
+    """Sends token ids and gets token ids with their log-probabilities, so that what was sampled is what is learned from.
+
+    Each adapter is tried before it plays: the server's log-probabilities of a short reply have to be those that the network
+    here gives to the same tokens.
+    """
+
+    Options = LoraServerOptions
+
+    def __init__(self, model: CausalLM, **options: Any) -> None:
+        if not hasattr(model, "network"):
+            raise BadInput(
+                "policy: 'lora_server' needs a language model that is trained on this machine; the model 'served' goes with "
+                "policy 'api'."
+            )
+        self.options = LoraServerOptions(**options)
+        super().__init__(self.options.slots)
+        self.model = model
+        self._ends = sorted(model.chat.end_ids)
+        self._closing = model.chat.reply("")[-1]
+        self._server = SERVERS[self.options.server](self.options)
+        self._folder = Path(tempfile.mkdtemp(prefix="fedse-adapters-", dir=self._within()))
+        self._loaded = ""
+        try:
+            # A wrong address, a server without LoRA or with another model is found before there is a run to spoil.
+            self.load(model.initial_adapter(0))
+        except (ServerFailed, SwapFailed) as error:
+            self.stop()
+            raise BadInput(f"policy: {error}") from None
+
+    def _within(self) -> Path | None:
+        if self.options.adapters is None:
+            return None
+        folder = Path(self.options.adapters)
+        if not folder.is_dir():
+            raise BadInput(
+                f"policy.adapters: {folder} is no folder: make one that the server can read under the same path."
+            )
+        return folder
+
+    def load(self, adapter: Adapter) -> None:
+        if self._conversations:
+            raise SwapFailed("an adapter cannot be swapped while conversations are open.")
+        # Never a name that the server had before: it could answer with what it kept under it.
+        name = f"fedse-{adapter.digest()[:12]}-{secrets.token_hex(4)}"
+        folder = self._folder / name
+        folder.mkdir()
+        write_adapter(adapter, folder)
+        self._server.load(name, folder.resolve())
+        if self._loaded:
+            self._server.unload(self._loaded)
+            shutil.rmtree(self._folder / self._loaded)
+        self._loaded = name
+        self._look(adapter)
+
+    def _look(self, adapter: Adapter) -> None:
+        """Whether the server speaks with this adapter on the same base."""
+        ids = [*self.model.chat.opening(_QUESTION), *self.model.chat.turn(_QUESTION)]
+        told = self._server.ask(Asked(self._loaded, ids, _LOOKED_AT, 0.0, 0, self._ends))
+        if told.full:
+            raise SwapFailed("the served model has no room for a conversation of a few words.")
+        own = self._log_probs(adapter, ids, told.ids)
+        gap = sum(abs(a - b) for a, b in zip(own, told.log_probs, strict=True)) / len(own)
+        if not gap <= _ALLOWED:
+            raise SwapFailed(
+                f"the server at {self.options.url} answers as another model or adapter would: its log-probabilities of a "
+                f"short reply are {gap:.2f} from those of the model here (allowed {_ALLOWED}). Serve the same weights, and "
+                "let --max-lora-rank reach the adapter's."
+            )
+
+    def _log_probs(self, adapter: Adapter, ids: list[int], reply: tuple[int, ...]) -> list[float]:
+        import torch
+
+        from fedse.networks.swap import load_adapter
+
+        load_adapter(self.model.network, adapter)
+        with torch.inference_mode():
+            given = torch.tensor([[*ids, *reply]], device=self.model.device)
+            logits = self.model.network(input_ids=given, use_cache=False).logits[0, len(ids) - 1 : -1].float()
+            found: list[float] = logits.log_softmax(-1)[range(len(reply)), list(reply)].tolist()
+            return found
+
+    def request(self, conversation: Conversation) -> Callable[[], Sampled]:
+        ids, sampling = tuple(conversation.ids), conversation.sampling
+        most = max(1, min(self.options.reply_tokens, self.model.context - len(ids)))
+        asked = Asked(self._loaded, ids, most, sampling.temperature, conversation.seed, self._ends)
+        return partial(self._server.ask, asked)
+
+    def read(self, slot: int, conversation: Conversation, answer: Sampled) -> Reply:
+        if answer.full:
+            return Reply(slot, (), ended=False, full=True)
+        self.count(answer.tokens)
+        conversation.ids.extend(answer.ids)
+        conversation.replies += 1
+        told = answer.log_probs if conversation.sampling.temperature > 0 else ()
+        return Reply(slot, answer.ids, answer.ids[-1] == self._closing, log_probs=told)
+
+    def stop(self) -> None:
+        self._server.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
