@@ -50,6 +50,7 @@ KNOWN: dict[str, dict[str, str]] = {
     "rescue": {
         "none": "fedse.rescues.none:NoRescue",
         "hindsight": "fedse.rescues.hindsight:Hindsight",
+        "correct": "fedse.rescues.correct:Correct",
     },
     "judge": {
         "world": "fedse.judges.world:WorldJudge",
