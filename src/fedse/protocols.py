@@ -227,8 +227,8 @@ class Judge(Protocol):
 
 class Rescue(Protocol):
     """Makes further trajectories of finished explorations, to be judged, filtered and remembered beside them; their purpose
-    is `RELABEL`. Built with the client's `Site`. One that needs tasks that worlds make says so with `needs_made_tasks =
-    True`; one that makes nothing with `empty = True`. It may ask for episodes of its own, as a curriculum may."""
+    is `RELABEL`. Built with the client's `Site`; may ask for episodes, as a curriculum may. Its class says what it needs of
+    worlds and exploration: `needs_made_tasks`, `needs_several_attempts = True`; `empty = True` where it makes nothing."""
 
     def rescue(self, explored: Sequence[Trajectory], entering: Callable[[], Adapter]) -> Played: ...
 

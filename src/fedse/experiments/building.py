@@ -16,6 +16,7 @@ from fedse.experience.journal import Journal
 from fedse.experiments.components import (
     Components,
     MakePlayers,
+    check_attempts,
     check_composing,
     check_hints,
     check_made_tasks,
@@ -62,6 +63,8 @@ def build_components(experiment: Experiment, players: MakePlayers = make_players
         check_composing(explored)
     if experiment.exploring and capability(experiment.rescue, "needs_made_tasks"):
         check_made_tasks("rescue", explored)
+    if experiment.exploring and capability(experiment.rescue, "needs_several_attempts"):
+        check_attempts(experiment.rescue.name, experiment.exploration.attempts)
     model, policy = players(experiment.model, experiment.policy)
     if capability(experiment.mix, "needs_lora") and not hasattr(model, "network"):
         raise BadInput(

@@ -118,6 +118,15 @@ def check_composing(worlds: Mapping[str, Mapping[str, MakeWorld]]) -> None:
         )
 
 
+def check_attempts(rescue: str, attempts: int) -> None:
+    """Refuse a rescue that compares attempts at a task where there is one of each."""
+    if attempts < 2:
+        raise BadInput(
+            f"rescue '{rescue}': it compares attempts at the same task, and there is one of each: set "
+            "`exploration.attempts` to 2 or more."
+        )
+
+
 def _lacking(
     worlds: Mapping[str, Mapping[str, MakeWorld]], offers: Callable[[World], bool]
 ) -> Iterator[tuple[str, str]]:

@@ -47,10 +47,13 @@ KNOWN: dict[str, dict[str, str]] = {
         "prefixes": "fedse.curricula.prefixes:Prefixes",
         "composed": "fedse.curricula.composed:Composed",
         "variations": "fedse.curricula.variations:Variations",
+        "self_play": "fedse.curricula.self_play:SelfPlay",
+        "proposed": "fedse.curricula.proposed:Proposed",
     },
     "rescue": {
         "none": "fedse.rescues.none:NoRescue",
         "hindsight": "fedse.rescues.hindsight:Hindsight",
+        "correct": "fedse.rescues.correct:Correct",
     },
     "judge": {
         "world": "fedse.judges.world:WorldJudge",

@@ -70,10 +70,16 @@ def relabelled(trajectory: Trajectory, task: Task, world: World, chat: Chat) -> 
 
 def replies_of(trajectory: Trajectory) -> list[tuple[int, ...]] | None:
     """The token ids of each reply as they were sampled; None where they cannot be told apart, or are not all learned."""
+    spans = reply_spans(trajectory)
+    return None if spans is None else [trajectory.token_ids[start:end] for start, end in spans]
+
+
+def reply_spans(trajectory: Trajectory) -> list[tuple[int, int]] | None:
+    """Where each reply begins and ends among the token ids; None likewise."""
     found, place = [], 0
     for marked, stretch in groupby(trajectory.train_mask):
         end = place + sum(1 for _ in stretch)
         if marked:
-            found.append(trajectory.token_ids[place:end])
+            found.append((place, end))
         place = end
     return found if found and len(found) == len(trajectory.steps) else None
