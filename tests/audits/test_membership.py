@@ -18,7 +18,7 @@ from fedse.audits.candidates import candidates
 from fedse.audits.likelihood import losses
 from fedse.audits.membership import alike, audit
 from fedse.audits.seats import CONTROL, HUB, OTHER_SITE, READER, seen
-from fedse.cli.audit import audit_table
+from fedse.cli.audit_tables import audit_table
 from fedse.cli.tables import markdown
 from fedse.errors import BadInput
 from fedse.experience.buffer import read_file

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedse.audits.candidates import Candidates, Ids, candidates
+from fedse.audits.candidates import Candidates, candidates
 from fedse.audits.likelihood import losses
 from fedse.audits.rates import Rates, rates
-from fedse.audits.seats import CONTROL, Seen, attacks, scores, seen
+from fedse.audits.references import references, remembered
+from fedse.audits.seats import CONTROL, Attack, attacks, scores, seen
 from fedse.clients.client import Client
 from fedse.clients.kept import BUFFER
 from fedse.errors import BadInput
-from fedse.experience.buffer import read_file
 from fedse.experiments.assembling import Federation
 from fedse.plugins import capability
 from fedse.runs.reading import RunView
@@ -54,23 +54,30 @@ def check_buffers(run: RunView) -> None:
         )
 
 
-def audit(federation: Federation, client: Client, number: int) -> dict[str, Any]:
-    """What every seat finds out about a client in a round, stored in the run."""
-    took_part = [earlier for earlier in range(1, number + 1) if _took_part(federation.run, client.name, earlier)]
+def audit(federation: Federation, client: Client, number: int, others: Sequence[Path] = ()) -> dict[str, Any]:
+    """What every seat finds out about a client in a round, stored in the run; with `others`, runs to compare it with."""
+    known = references(others, federation.experiment, client.name, number)
+    took_part = rounds_of(federation.run, client.name, number)
     found = seen(federation.server, client, number) if number in took_part else None
     if found is None:
         raise BadInput(f"client '{client.name}' sent no update in round {number}: choose another with --round.")
     assert federation.components is not None, "checked before"
     model: Any = federation.components.model
-    sets = candidates(client, took_part, _remembered(federation.run.path / "clients", client.name), model.context)
-    worlds = [_of_world(item, found, lambda adapter, given: losses(model, adapter, given)) for item in sets]
+    elsewhere = remembered(federation.run.path / "clients", but=client.name).union(*(item.learned for item in known))
+    sets = candidates(client, took_part, elsewhere, model.context)
+    attempted = list(attacks(found, [item.seen for item in known]))
+    worlds = [_of_world(item, attempted, lambda adapter, given: losses(model, adapter, given)) for item in sets]
     result = {"client": client.name, "round": number, "adapter": federation.run.digest_of(number), "worlds": worlds}
+    if known:
+        result["references"] = [item.run.name for item in known]
     path = federation.run.path / "evaluations" / f"audit-{number:04d}-{client.name}.json"
     atomic.write_text(path, json.dumps(result, indent=2) + "\n")
     return result
 
 
-def _of_world(item: Candidates, found: Seen, compute: Callable[[Adapter, Any], list[float]]) -> dict[str, Any]:
+def _of_world(
+    item: Candidates, attempted: Sequence[Attack], compute: Callable[[Adapter, Any], list[float]]
+) -> dict[str, Any]:
     """Rows of one world: how likely a conversation is differs more between worlds than by membership."""
     counts = {"members": len(item.members), "others": len(item.others), "left_out": item.left_out}
     if min(len(item.members), len(item.others)) < FEWEST:
@@ -84,7 +91,7 @@ def _of_world(item: Candidates, found: Seen, compute: Callable[[Adapter, Any], l
         return known[digest]
 
     rows = []
-    for attack in attacks(found):
+    for attack in attempted:
         each = scores(attack, of_all)
         measured = rates(each[: len(item.members)], each[len(item.members) :])
         rows.append({"seat": attack.seat, "attack": attack.name, **_told(measured)})
@@ -102,13 +109,7 @@ def _told(measured: Rates) -> dict[str, Any]:
     return {name: told[name] for name in ("auc", "auc_interval", "tpr", "tpr_interval")}
 
 
-def _took_part(run: RunView, client: str, number: int) -> bool:
-    report = run.report(number)
-    return report is None or client in report["clients"]
-
-
-def _remembered(clients: Path, but: str) -> set[Ids]:
-    """What all other clients hold, learned or not."""
-    return {
-        item.token_ids for path in clients.glob(f"*/{BUFFER}") if path.parent.name != but for item in read_file(path)
-    }
+def rounds_of(run: RunView, client: str, number: int) -> list[int]:
+    """Those up to a round in which a client took part."""
+    reports = {earlier: run.report(earlier) for earlier in range(1, number + 1)}
+    return [earlier for earlier, report in reports.items() if report is None or client in report["clients"]]

@@ -4,19 +4,22 @@
 | --- | --- | --- |
 | loss | - loss | Yeom and others, arXiv 1709.01604 |
 | change | loss under a reference - loss | LoRA-Leak, arXiv 2507.18302 |
+| RMIA | `rmia.ratios` | Zarifzadeh and others, arXiv 2312.03262 |
 
-The reference is the adapter that entered the round, or the one before any round, which all of them know.
+The reference of a change is the adapter that entered the round, or the one before any round, which all of them know. RMIA
+has other runs, and looks at each from the same seat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedse.adapters.packing import pack, unpack
 from fedse.adapters.plan import sent, withholds
 from fedse.adapters.rounding import decode, encode
+from fedse.audits.rmia import ratios
 from fedse.clients.client import Client
 from fedse.clients.trials import TriesOut
 from fedse.errors import BadInput
@@ -49,6 +52,8 @@ class Attack(NamedTuple):
     name: str
     adapter: Adapter
     reference: Adapter | None = None
+    others: Sequence[Adapter] = ()
+    """Of other runs."""
 
 
 def seen(server: Server, client: Client, number: int) -> Seen | None:
@@ -67,21 +72,32 @@ def seen(server: Server, client: Client, number: int) -> Seen | None:
     )
 
 
-def attacks(found: Seen) -> Iterator[Attack]:
+def attacks(found: Seen, others: Sequence[Seen] = ()) -> Iterator[Attack]:
+    """`others` is what is seen of other runs from the same seats."""
     yield Attack(CONTROL, "loss", found.initial)
-    for seat, adapter in ((HUB, found.update), (OTHER_SITE, found.broadcast)):
-        if adapter is None:
-            continue
-        yield Attack(seat, "loss", adapter)
-        yield Attack(seat, "change in the round", adapter, found.entered)
-        yield Attack(seat, "change since the beginning", adapter, found.initial)
+    if found.update is not None:
+        updates = [other.update for other in others if other.update is not None]
+        yield from _of_round(HUB, found.update, found, updates)
+    yield from _of_round(OTHER_SITE, found.broadcast, found, [other.broadcast for other in others])
     yield Attack(READER, "loss", found.final)
     yield Attack(READER, "change since the beginning", found.final, found.initial)
+    if others:
+        yield Attack(READER, "RMIA", found.final, others=[other.final for other in others])
+
+
+def _of_round(seat: str, adapter: Adapter, found: Seen, others: Sequence[Adapter]) -> Iterator[Attack]:
+    yield Attack(seat, "loss", adapter)
+    yield Attack(seat, "change in the round", adapter, found.entered)
+    yield Attack(seat, "change since the beginning", adapter, found.initial)
+    if others:
+        yield Attack(seat, "RMIA", adapter, others=others)
 
 
 def scores(attack: Attack, losses: Callable[[Adapter], list[float]]) -> list[float]:
     """Of each trajectory whose losses are given."""
     own = losses(attack.adapter)
+    if attack.others:
+        return ratios(own, [losses(other) for other in attack.others])
     if attack.reference is None:
         return [-loss for loss in own]
     return [before - loss for before, loss in zip(losses(attack.reference), own, strict=True)]

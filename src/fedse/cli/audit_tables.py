@@ -1,0 +1,53 @@
+"""What `fedse audit` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+
+
+def too_few(result: Mapping[str, Any], world: Mapping[str, Any]) -> str:
+    from fedse.audits.membership import FEWEST
+
+    return (
+        f"{result['client']}, {world['world']}: {world['members']} members and {world['others']} non-members are left, "
+        f"fewer than {FEWEST} of one kind, so nothing is said. Members are the expert's demonstrations that the client "
+        "began with (`start: demonstrations`) and that no reference run learned from; the world needs training tasks beyond "
+        "those and beyond what was explored."
+    )
+
+
+def audit_table(result: Mapping[str, Any], world: Mapping[str, Any]) -> Table:
+    from fedse.audits.membership import alike
+
+    counts = f"{world['members']} members, {world['others']} non-members"
+    trust = (
+        ""
+        if alike(world)
+        else "; the control is not at 0.5: the two sets differ by themselves, do not read the other rows"
+    )
+    table = Table(
+        title=f"Who can tell what {result['client']} learned from ({world['world']}, round {result['round']}, {counts})",
+        caption="AUC 0.5 is guessing, 1 is certainty; TPR: members found at 1 % false positives (%); 95 % bootstrap "
+        f"intervals over trajectories{trust}",
+        title_justify="left",
+        caption_justify="left",
+    )
+    for column in ("who, and what they see", "attack"):
+        table.add_column(column)
+    for column in ("AUC", "95 %", "TPR", "95 %"):
+        table.add_column(column, justify="right")
+    for row in world["rows"]:
+        low, high = row["auc_interval"]
+        least, most = row["tpr_interval"]
+        table.add_row(
+            row["seat"],
+            row["attack"],
+            f"{row['auc']:.3f}",
+            f"{low:.3f}-{high:.3f}",
+            f"{100 * row['tpr']:.1f}",
+            f"{100 * least:.1f}-{100 * most:.1f}",
+        )
+    return table
