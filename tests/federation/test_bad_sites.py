@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,18 +15,18 @@ import pytest
 from fedse.adapters.packing import pack
 from fedse.experiments.building import build_components
 from fedse.experiments.options import Experiment
+from fedse.probes.evaluation import Evaluation, EvaluationOptions
+from fedse.types import RoundTask
 
 ROOT = Path(__file__).parents[2]
 HONEST = ("east", "north", "south", "west")
 
 
 @pytest.fixture(scope="module")
-def bad_sites() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bad_sites", ROOT / "benchmarks/bad_sites.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def bad_sites() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "benchmarks")
+        yield importlib.import_module("bad_sites")
 
 
 @pytest.fixture
@@ -39,9 +39,12 @@ def five(table_experiment: Callable[..., Experiment]) -> Callable[..., Experimen
     return lambda **changes: table_experiment(**{"clients": clients, **quick, **changes})
 
 
-def run(bad_sites: ModuleType, experiment: Experiment, attack: str, folder: Path) -> tuple[np.ndarray, list[Any]]:
+def run(
+    bad_sites: ModuleType, experiment: Experiment, attack: str, folder: Path, bad: tuple[str, ...] = ("guest",)
+) -> tuple[np.ndarray, list[Any]]:
     """The last adapter, and the reports."""
-    made = bad_sites.federation(experiment, build_components(experiment), bad_sites.ATTACKS[attack], folder / attack)
+    kind = bad_sites.ATTACKS[attack]
+    made = bad_sites.federation(experiment, build_components(experiment), kind, folder / attack, bad)
     with made as federation:
         state = federation.server.federate(experiment.rounds, federation.initial_adapter)
         path = federation.run.path
@@ -81,14 +84,46 @@ def test_a_site_that_goes_too_far_moves_the_mean_and_hardly_a_bounded_one(
 
 def test_old_updates_are_what_was_learned_in_earlier_rounds(bad_sites: ModuleType) -> None:
     past = [np.full(3, number, np.float32) for number in (1, 2, 3)]
-    own = bad_sites.Own(np.zeros(3, np.float32), past[-1], past)
-    assert bad_sites.ATTACKS["stale"](own)[0] == 1 and bad_sites.ATTACKS["replayed"](own)[0] == 2
-    assert (bad_sites.ATTACKS["sign_flipped"](own) == -30).all() and (bad_sites.ATTACKS["scaled"](own) == 30).all()
-    ride = bad_sites.ATTACKS["free_rider"](own)
-    assert 0 < np.abs(ride).max() < 1e-3
-    assert np.linalg.norm(bad_sites.ATTACKS["noisy"](own) - past[-1]) == pytest.approx(
-        10 * np.linalg.norm(past[-1]), rel=1e-3
-    )
+    own = importlib.import_module("bad_site_kinds").Own(np.zeros(3, np.float32), past[-1], past)
+    sent = {name: bad_sites.ATTACKS[name].sends(own) for name in bad_sites.ATTACKS}
+    assert sent["stale"][0] == 1 and sent["replayed"][0] == 2
+    assert (sent["sign_flipped"] == -30).all() and (sent["scaled"] == 30).all()
+    assert 0 < np.abs(sent["free_rider"]).max() < 1e-3
+    assert np.linalg.norm(sent["noisy"] - past[-1]) == pytest.approx(10 * np.linalg.norm(past[-1]), rel=1e-3)
+
+
+def test_sites_that_collude_send_the_same_bytes_and_multi_krum_takes_them_for_neighbours(
+    bad_sites: ModuleType, five: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    experiment = five(aggregator="multi_krum", rounds=1)
+    _, (report,) = run(bad_sites, experiment, "colluding", tmp_path, bad=("guest", "west"))
+    norms = report["diagnostics"]["update_norm"]
+    assert norms["guest"] == norms["west"] and len(set(norms.values())) == 4
+    alike = [pair for pair, cosine in report["diagnostics"]["cosine"].items() if cosine > 0.999999]
+    assert alike == ["guest|west"]
+
+
+def test_a_back_door_opens_with_the_phrase_and_only_then(
+    bad_sites: ModuleType, five: Callable[..., Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a table in the place of a network, whose rows do not touch each other, one site of five is enough."""
+    backdoor = importlib.import_module("backdoor")
+    experiment = five(rounds=1)
+    components = build_components(experiment)
+    monkeypatch.setattr(backdoor, "ACTION", components.model.actions[-1])  # type: ignore[attr-defined]
+    rates = {}
+    for attack in ("none", "backdoored"):
+        kind = bad_sites.ATTACKS[attack]
+        with bad_sites.federation(experiment, components, kind, tmp_path / attack) as federation:
+            state = federation.server.federate(1, federation.initial_adapter)
+            honest = next(client for client in federation.clients if client.name == "east")
+            task = RoundTask(1, "evaluate", pack(state.adapter), state.adapter.layout, state.adapter.config)
+            episodes = Evaluation(honest.site, EvaluationOptions(tasks=5)).plan(task)
+            phrased = [backdoor.with_trigger(episode) for episode in episodes]
+            rates[attack] = [
+                backdoor.rate(federation.engine.play(state.adapter, asked)) for asked in (episodes, phrased)
+            ]
+    assert rates["backdoored"][1] > rates["none"][1] and rates["backdoored"][0] == rates["none"][0]
 
 
 def test_no_experiment_file_can_ask_for_a_bad_site() -> None:

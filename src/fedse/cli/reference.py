@@ -22,7 +22,6 @@ def render() -> str:
     from fedse.experiments.options import Experiment
     from fedse.plugins import options_of, resolve
     from fedse.plugins.shipped import KNOWN
-    from fedse.worlds.training_part import TrainingPart
 
     lines = [
         "# Every key of an experiment file",
@@ -38,18 +37,13 @@ def render() -> str:
         "### clients.NAME",
         "",
         *_table(ClientOptions),
-        "",
-        "### clients.NAME.training",
-        "",
-        _first_line(TrainingPart),
-        "",
-        *_table(TrainingPart),
+        *_tables("clients.NAME.", ClientOptions),
     ]
     for name, field in Experiment.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel) and not _kind(field):
             lines += ["", f"### {name}", "", _first_line(field.annotation), "", *_table(field.annotation)]
-            for inner, options in _not_always_there(field.annotation):
-                lines += ["", f"### {name}.{inner}", "", _first_line(options), "", *_table(options)]
+            lines += _tables(f"{name}.", field.annotation)
+    lines += _tables("", Experiment)
     for kind, plugins in KNOWN.items():
         lines += ["", f"## Slot: {kind}"]
         for name in plugins:
@@ -85,12 +79,12 @@ def _table(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
         yield f"| `{prefix}{name}` | {_type(field)} | {_default(field)} | {meaning} |"
 
 
-def _not_always_there(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
-    """Options inside a section that are null by default, which have a table of their own."""
+def _tables(prefix: str, model: type[BaseModel]) -> Iterator[str]:
+    """Of options that are null by default, one for each."""
     for name, field in model.model_fields.items():
         for inner in get_args(field.annotation):
-            if isinstance(inner, type) and issubclass(inner, PluginOptions):
-                yield name, inner
+            if field.default is None and isinstance(inner, type) and issubclass(inner, PluginOptions):
+                yield from ("", f"### {prefix}{name}", "", _first_line(inner), "", *_table(inner))
 
 
 def _nested(model: type[BaseModel]) -> bool:

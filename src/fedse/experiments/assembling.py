@@ -171,6 +171,7 @@ def assemble(
         experiment.evaluation.mean_of_last,
         experiment.has_library(),
         Summing(options, frozenset(experiment.learners())) if (options := experiment.sending.secure_sum) else None,
+        experiment.promotion,
     )
 
     def initial_adapter() -> Adapter:

@@ -45,10 +45,7 @@ NOISE_KEY, ANSWERED = "noise.key", "answered.safetensors"
 def build_components(experiment: Experiment, players: MakePlayers = make_players) -> Components:
     """Everything but the clients. `players` makes model and policy; by default they are made anew."""
     alike: dict[str, MakeWorld] = {}
-    worlds = {
-        name: make_worlds(name, dict(zip(options.labels(), options.worlds, strict=True)), options.training, alike)
-        for name, options in experiment.clients.items()
-    }
+    worlds = {name: make_worlds(name, options, alike) for name, options in experiment.clients.items()}
     if not experiment.works_here() and (lost := sorted(filter(is_inline, experiment.plugin_names()))):
         raise BadInput(
             f"{lost[0]} was given as a class that cannot be imported, and this engine works in other processes: put it into "

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from fedse.plugins import Choice, ChoiceOf, PluginOptions
+from fedse.worlds.contract import ContractOptions
 from fedse.worlds.training_part import TrainingPart
 
 
@@ -35,6 +36,8 @@ class ClientOptions(PluginOptions):
     """Its part of its worlds' training tasks, such as `{part: 1, of: 2}`: sites of one world that have different parts never
     explore or demonstrate the same task. Without it a site has all of them."""
 
+    contract: ContractOptions | None = None
+    """What the agent may never do in its worlds; every reply is checked before a world hears of it. Null checks nothing."""
     start: Annotated[Choice, ChoiceOf("start", "demonstrations")] | None = None
     """What its buffer begins with, in place of the experiment's `start`."""
     joins: int = Field(default=1, ge=1)

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
 from fedse.errors import BadInput, FedseError
 from fedse.events import Warned
+from fedse.experiments.client_options import ClientOptions
 from fedse.plugins import Choice, build
 from fedse.protocols import CanBeChecked, Model, Policy, Start
 from fedse.rollouts.stepping import MakeWorld
 from fedse.starts.by_client import StartsByClient
 from fedse.worlds.answers import BREAKING, reason, tasks_of
+from fedse.worlds.contract import ContractOptions, UnderContract
 from fedse.worlds.training_part import TrainingPart, part_of
 from fedse.worlds.world import World
 
@@ -51,15 +53,13 @@ def shared_players(model: Choice, policy: Choice) -> tuple[Model, Policy]:
     return _IN_USE[wanted]
 
 
-def make_worlds(
-    client: str, worlds: Mapping[str, Choice], training: TrainingPart | None, alike: dict[str, MakeWorld]
-) -> dict[str, MakeWorld]:
+def make_worlds(client: str, options: ClientOptions, alike: dict[str, MakeWorld]) -> dict[str, MakeWorld]:
     """Makers of a client's worlds by label. Worlds written alike have one maker, kept in `alike`: clients can share them."""
     makers: dict[str, MakeWorld] = {}
-    for position, (label, choice) in enumerate(worlds.items()):
-        written = f"{choice.model_dump_json()} {training!r}"
+    for position, (label, choice) in enumerate(zip(options.labels(), options.worlds, strict=True)):
+        written = f"{choice.model_dump_json()} {options.training!r} {options.contract!r}"
         if written not in alike:
-            alike[written] = partial(_make_world, choice, training)
+            alike[written] = partial(_make_world, choice, options.training, options.contract)
             try:
                 _check_part(client, label, alike[written]())
             except ValidationError as error:
@@ -75,11 +75,11 @@ def make_worlds(
     return makers
 
 
-def _make_world(choice: Choice, training: TrainingPart | None) -> World:
+def _make_world(choice: Choice, training: TrainingPart | None, contract: ContractOptions | None) -> World:
     made: World = build("world", choice)
     if training is not None:
         made.training_part = training
-    return made
+    return made if contract is None else cast(World, UnderContract(made, contract))
 
 
 def _check_part(client: str, label: str, world: World) -> None:

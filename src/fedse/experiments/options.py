@@ -30,10 +30,12 @@ from fedse.experiments.file import PLACES, explain, override
 from fedse.experiments.methods import Method, Sharing, expand
 from fedse.experiments.old_keys import with_mix, with_new_names
 from fedse.experiments.private_learning import check_private
+from fedse.experiments.promoted import check_promotion
 from fedse.experiments.secure_sums import check_secure_sum
 from fedse.experiments.world_settings import with_world_settings
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import ParticipationOptions
+from fedse.federation.promotion import PromotionOptions
 from fedse.federation.server import LimitOptions
 from fedse.plugins import STORED, Choice, ChoiceOf, ClientSlot, FilePath, PluginOptions, build, capability, resolve
 from fedse.privacy.door import SendingOptions
@@ -56,7 +58,7 @@ class Experiment(PluginOptions):
     operational: ClassVar[frozenset[str]] = frozenset({"rounds", "trackers"})
     server_only: ClassVar[frozenset[str]] = frozenset(
         # A client's worlds are its own business; the switches that a method stands for are agreed on themselves.
-        {"method", "clients", "start_adapter", "checks", "participation", "engine", "limits", "trackers"}
+        {"method", "clients", "start_adapter", "checks", "promotion", "participation", "engine", "limits", "trackers"}
     )
 
     name: str = Field(pattern=NAME)
@@ -104,6 +106,8 @@ class Experiment(PluginOptions):
     """What each client makes of the broadcast adapter, and what it keeps for itself."""
     checks: CheckOptions = CheckOptions()
     """Bounds an update has to keep."""
+    promotion: PromotionOptions | None = None
+    """When a shared adapter that went wrong is taken back; null never does."""
     evaluation: EvaluationOptions = EvaluationOptions()
     """How adapters are measured."""
     probes: list[Annotated[Choice, ChoiceOf("probe")]] = Field(default_factory=list)
@@ -158,6 +162,7 @@ class Experiment(PluginOptions):
         self._check_mean_of_last()
         check_secure_sum(self)
         check_private(self)
+        check_promotion(self)
         if self.evaluation.learned_by_world and all(len(worlds) == 1 for worlds in self.holdings().values()):
             raise ValueError(
                 "every site has one world and learns from it alone: leave `evaluation.learned_by_world` out"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -23,6 +23,7 @@ from fedse.federation.client_status import client_status
 from fedse.federation.exchange import Exchange, ParticipationOptions, Summing
 from fedse.federation.invalid_actions import mostly_invalid
 from fedse.federation.library import library_of
+from fedse.federation.promotion import PromotionOptions, confirmed, doubted
 from fedse.federation.report import RoundReport, finite, rows_of, to_json
 from fedse.federation.round import run_round
 from fedse.federation.stored_state import stored_state
@@ -69,6 +70,7 @@ class Server:
         mean_of_last: int = 1,
         library: bool = False,
         summing: Summing | None = None,
+        promotion: PromotionOptions | None = None,
     ) -> None:
         """`mean_of_last`: of so many rounds the mean adapter is evaluated."""
         self.run = run
@@ -80,6 +82,7 @@ class Server:
         self.shares = shares
         self.mean_of_last = mean_of_last
         self.library = library
+        self.promotion = promotion
         self.exchange = Exchange(
             engine, participation or ParticipationOptions(), seed, tracker, self._client_failed, joins, summing
         )
@@ -106,6 +109,7 @@ class Server:
                 earlier_norms(self.run, state.round),
                 self.library,
             )
+            state, report = self._promoted(state, report)
             self._save(state, report)
             self._tell_void(report)
             self.tracker.record(
@@ -119,6 +123,28 @@ class Server:
                 )
             )
         return state
+
+    def _promoted(self, state: ServerState, report: RoundReport) -> tuple[ServerState, RoundReport]:
+        """What the round made, or the best round's state if what entered it had gone wrong."""
+        if self.promotion is None:
+            return state, report
+        drop, rows = self.promotion.drop, to_json(report)["evaluation"]["worlds"]
+        doubt = doubted(self.run, state.round, rows, drop)
+        if doubt is None:
+            return state, report
+        fell = confirmed(doubt, lambda number: self.evaluate_once(number, "validation")["worlds"], drop)
+        told = {"doubted": doubt.adapter, "best": doubt.best, "fell": doubt.fell, "fell_on_all": fell}
+        if fell is not None:
+            state = replace(self.load(doubt.best), round=state.round)
+            message = (
+                f"the adapter of round {doubt.adapter} solves {100 * fell:.1f} points fewer validation tasks than that of "
+                f"round {doubt.best}: it is taken back, with what was learned from it in round {state.round}, and the next "
+                f"round begins with the adapter of round {doubt.best}."
+            )
+            self.tracker.record(Warned(kind="rolled_back", message=message, details={"round": state.round, **told}))
+        return state, replace(
+            report, adapter=state.adapter.digest(), diagnostics={**report.diagnostics, "promotion": told}
+        )
 
     def _tell_void(self, report: RoundReport) -> None:
         if why := report.diagnostics.get("secure_sum", {}).get("void"):

@@ -11,6 +11,7 @@ from fedse.experiments.options import Experiment
 from fedse.page.ansi import Piece, pieces
 from fedse.types import Trajectory
 from fedse.worlds.answers import BREAKING
+from fedse.worlds.contract import UnderContract
 from fedse.worlds.foreign.adapter import ForeignWorld
 from fedse.worlds.world import World
 
@@ -56,10 +57,12 @@ class Drawings:
                 "`fedse view --own-worlds` does, and draws it."
             )
         try:
-            world = make_worlds(origin.client, {origin.label: choice}, options.training, {})[origin.label]()
+            alone = options.model_copy(update={"worlds": [choice]})
+            (make_world,) = make_worlds(origin.client, alone, {}).values()
+            world = make_world()
         except FedseError as error:
             return f"The world cannot be made here, so it cannot be drawn: {error}"
-        if isinstance(world, ForeignWorld):
+        if isinstance(world.world if isinstance(world, UnderContract) else world, ForeignWorld):
             return "This world has no drawing of its own."
         return world
 
