@@ -20,6 +20,7 @@ from fedse.cli import (
     evaluate,
     explored,
     export,
+    generations,
     hub,
     interrupts,
     merge,
@@ -94,6 +95,7 @@ app.command("merge")(merge.merge)
 app.command("weigh")(weigh.weigh)
 app.command("show")(show.show)
 app.command("explored")(explored.explored)
+app.command("generations")(generations.generations)
 app.command("view")(view.view)
 app.command("report")(view.report)
 app.command("export")(export.export)

@@ -1,0 +1,87 @@
+"""Percentiles over kinds of tasks: by hand, of a run, and as a command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import fedse
+from fedse.cli import app
+from fedse.errors import BadInput
+from fedse.evaluation.curves import curves
+from fedse.evaluation.generations import Generation, generations, measured, successes
+from fedse.experiments.options import Experiment
+from fedse.runs.reading import RunView
+from fedse.types import Outcome, Purpose, Trajectory
+
+EASY, HARD, HARDER = ("c", "w", "easy"), ("c", "w", "hard"), ("c", "w", "harder")
+
+
+def episode(category: str, outcome: Outcome, purpose: Purpose = Purpose.EVALUATE) -> Trajectory:
+    return Trajectory("c", "w", "t", purpose, 1, 0, "", (), "", outcome, 0.0, (), (), category=category)
+
+
+def test_success_of_a_kind_is_without_errors_and_explorations() -> None:
+    played = [
+        episode("easy", Outcome.SUCCESS),
+        episode("easy", Outcome.ERROR),
+        episode("hard", Outcome.SUCCESS),
+        episode("hard", Outcome.FAILURE),
+        episode("hard", Outcome.SUCCESS, Purpose.EXPLORE),
+    ]
+    assert successes(played) == {EASY: 1.0, HARD: 0.5}
+
+
+def test_scores_are_shares_of_the_best_and_percentiles_run_over_kinds() -> None:
+    found = generations(
+        {
+            "one": {
+                0: {EASY: 0.4, HARD: 0.1, HARDER: 0.0},
+                1: {EASY: 0.8, HARD: 0.1, HARDER: 0.0},
+                2: {EASY: 0.7, HARD: 0.2, HARDER: 0.0},
+            },
+            "other": {4: {EASY: 0.2, HARD: 0.4, HARDER: 0.1}},
+        }
+    )
+    # The best of each kind are 0.8, 0.4 and 0.1. Of three sorted numbers a, b, c the 10th percentile is a + 0.2 (b - a).
+    scores = {0: [0.0, 0.25, 0.5], 1: [0.0, 0.25, 1.0], 2: [0.0, 0.5, 0.875], 4: [0.25, 1.0, 1.0]}
+    assert [item.round for item in found] == list(scores)
+    for item in found:
+        low, middle, _ = scores[item.round]
+        assert item.percentiles == pytest.approx((low + 0.2 * (middle - low), low + 0.4 * (middle - low), middle))
+    assert [item.participation for item in found] == pytest.approx([2 / 3, 2 / 3, 2 / 3, 1])
+    assert [item.verdict for item in found] == ["", "the same", "better", ""], "a run is compared with itself"
+
+
+def test_who_gains_here_and_loses_there_is_neither_better_nor_worse() -> None:
+    before = Generation("r", 0, 1.0, (0.2, 0.3, 0.5))
+    assert Generation("r", 1, 1.0, (0.1, 0.3, 0.9)).beside(before) == "neither"
+    assert Generation("r", 1, 0.9, (0.2, 0.3, 0.5)).beside(before) == "worse"
+
+
+def test_a_kind_that_was_not_measured_is_refused() -> None:
+    with pytest.raises(BadInput, match="after round 1 no task of the category 'hard' of 'w' at 'c' was measured"):
+        generations({"r": {0: {EASY: 0.1, HARD: 0.2}, 1: {EASY: 0.3}}})
+
+
+def test_a_run_has_as_many_generations_as_adapters(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
+    run = fedse.run(table_experiment(evaluation={"tasks": 12, "test_tasks": 0}), tmp_path).folder
+    view = RunView.existing(run)
+    found = measured(view)
+    assert sorted(found) == [0, 1, 2]
+    for rows in curves(view).values():
+        for row in rows:
+            own = [share for (client, *_), share in found[row["adapter"]].items() if client == row["client"]]
+            assert min(own) <= row["success"] <= max(own), "the whole is between its parts"
+    told = CliRunner().invoke(app, ["generations", str(run), "--json"], catch_exceptions=False)
+    assert [item["round"] for item in json.loads(told.stdout)] == [0, 1, 2]
+    shown = CliRunner().invoke(app, ["generations", str(run)], catch_exceptions=False)
+    assert "participation" in shown.stdout and "50th" in shown.stdout
+    for journal in run.glob("clients/*/episodes/*"):
+        journal.unlink()
+    lost = CliRunner().invoke(app, ["generations", str(run)])
+    assert lost.exit_code == 2
