@@ -309,6 +309,7 @@ def test_the_command_refuses_with_code_2_and_one_sentence_per_problem(
     assert [item.name for item in tmp_path.iterdir()] == ["probe.yaml"]
 
 
+@pytest.mark.slow
 def test_the_real_process_refuses_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "probe.yaml").write_text(BASE + "lerner: x\n")
     done = subprocess.run(

@@ -136,6 +136,7 @@ def test_torch_is_imported_at_the_top_of_few_files() -> None:
     assert found == TORCH_AT_IMPORT
 
 
+@pytest.mark.slow
 def test_every_plug_in_can_be_looked_at_without_torch() -> None:
     program = """
 import sys
@@ -170,6 +171,7 @@ def needed(path: Path) -> set[str]:
     return {f"{node.module}.{alias.name}" for node in froms for alias in node.names} | {str(n.module) for n in froms}
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """The public names of `fedse`, and those of its packages, are not modules that could be in one."""
     names = {

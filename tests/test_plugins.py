@@ -21,6 +21,7 @@ def test_every_known_name_is_a_class_of_the_package(kind: str, name: str) -> Non
     assert resolve(kind, name).__module__.startswith("fedse.")
 
 
+@pytest.mark.slow
 def test_every_known_plugin_and_its_options_can_be_read_without_torch() -> None:
     program = (
         "import sys\n"

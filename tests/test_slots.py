@@ -152,6 +152,7 @@ def test_installed_packages_add_plug_ins(tmp_path: Path, monkeypatch: pytest.Mon
         known.cache_clear()
 
 
+@pytest.mark.slow
 def test_results_can_be_looked_at_without_the_classes_that_made_them(
     table_experiment: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

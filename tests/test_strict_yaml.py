@@ -97,6 +97,7 @@ def test_a_model_with_a_very_long_name_is_a_sentence(name: str, tmp_path: Path) 
     assert len(str(told.value)) < 1000
 
 
+@pytest.mark.slow
 def test_ten_thousand_unknown_keys_are_told_in_a_few_lines(tmp_path: Path) -> None:
     (tmp_path / "e.yaml").write_text(PLAIN + "".join(f"{'k' * 200}{n}: 1\n" for n in range(10_000)))
     with pytest.raises(BadInput, match=r"\.\.\. and 9,990 more problems\.") as told:

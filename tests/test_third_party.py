@@ -30,6 +30,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
+@pytest.mark.slow
 def test_the_world_is_known_by_its_short_name_and_plays_in_an_experiment(installed: Path, tmp_path: Path) -> None:
     path = os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")])
     line = [sys.executable, "-m", "fedse", "run", PACKAGE / "lamps.yaml"]

@@ -146,6 +146,7 @@ def test_losses_are_those_of_a_plain_forward_pass(federation: Federation) -> Non
             assert loss == pytest.approx(-own.mean(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_command_tells_each_client_or_why_not(
     table_experiment: Callable[..., Experiment], two_sites: Path, tmp_path: Path
 ) -> None:

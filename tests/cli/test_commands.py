@@ -108,6 +108,7 @@ def test_running_a_finished_experiment_again_changes_nothing(finished: Path) -> 
     assert RunFolder.existing(finished).manifest() == before
 
 
+@pytest.mark.slow
 def test_dry_run_prints_the_resolved_experiment_and_writes_nothing(tmp_path: Path, tiny_file: Path) -> None:
     done = command("run", tiny_file, "--set", "learner.epochs=5", "--dry-run", folder=tmp_path)
     assert done.returncode == 0
@@ -162,6 +163,7 @@ def test_a_model_that_cannot_be_loaded_is_found_before_anything_is_written(tmp_p
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_eval_measures_any_round_and_stores_the_result(finished: Path) -> None:
     done = command("eval", finished, "--round", 0, "--split", "validation")
     assert done.returncode == 0, done.stderr
@@ -188,6 +190,7 @@ def test_show_prints_the_curve_and_a_readable_trajectory(finished: Path) -> None
     assert "did you mean 'west'?" in command("show", finished, "--client", "wets").stderr
 
 
+@pytest.mark.slow
 def test_runs_are_listed_packed_and_go_on_elsewhere(finished: Path, tmp_path: Path) -> None:
     listing = command("runs", folder=finished.parents[1])
     assert "table" in listing.stdout and "2/2" in listing.stdout
@@ -201,6 +204,7 @@ def test_runs_are_listed_packed_and_go_on_elsewhere(finished: Path, tmp_path: Pa
     assert len(digests) == 1
 
 
+@pytest.mark.slow
 def test_experience_is_exported(finished: Path, tmp_path: Path) -> None:
     for name in ("east.jsonl", "east.parquet", "east.atif"):
         done = command("export", finished, tmp_path / name, "--what", "experience", "--client", "east")
@@ -244,6 +248,7 @@ def test_what_is_exported_to_json_starts_another_run(finished: Path, tmp_path: P
     )
 
 
+@pytest.mark.slow
 def test_max_minutes_stops_at_a_safe_point_with_exit_code_zero(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:

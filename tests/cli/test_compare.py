@@ -39,6 +39,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_compare_prints_tables_and_draws(runs: Path) -> None:
     names = ["fed_se-s0", "fed_se-s1", "centralized-s0", "centralized-s1", "local-s0", "pretrained-s0"]
     done = command("compare", *names, folder=runs)
@@ -107,6 +108,7 @@ class ServedMaze(Maze):
 """
 
 
+@pytest.mark.slow
 def test_a_world_whose_server_has_moved_is_the_same_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "served.py").write_text(SERVED)
     monkeypatch.syspath_prepend(tmp_path)
@@ -160,6 +162,7 @@ def test_tables_as_markdown_hold_what_json_holds(runs: Path) -> None:
     assert not (runs / "compare.png").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["--markdown", "--json", None])
 def test_without_matplotlib_it_says_that_nothing_was_drawn(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str | None

@@ -68,6 +68,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return finished.folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "said"),
     [("show", "small"), ("report", "Wrote report.html"), ("compare", "Picture: compare.png"), ("view", "small")],

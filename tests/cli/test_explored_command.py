@@ -21,6 +21,7 @@ from fedse.experiments.options import Experiment
 from fedse.models.chat import ByteChat
 
 
+@pytest.mark.slow
 def test_attempts_by_round_and_category(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
     run = fedse.run(table_experiment(), tmp_path).folder
     told = CliRunner().invoke(app, ["explored", str(run), "--client", "east", "--json"], catch_exceptions=False)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 FREED = """
 import signal, time
 from fedse.cli.interrupts import never_lose_one
@@ -54,6 +56,7 @@ cli.main()
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_an_object_is_freed_is_heard() -> None:
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, timeout=60)
@@ -61,6 +64,7 @@ def test_an_interrupt_while_an_object_is_freed_is_heard() -> None:
     assert time.monotonic() - began < 15
 
 
+@pytest.mark.slow
 def test_a_lock_that_a_thread_holds_does_not_keep_an_interrupted_command_alive() -> None:
     done = subprocess.run([sys.executable, "-c", HELD], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "interrupted\n", "")

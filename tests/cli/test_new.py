@@ -16,6 +16,7 @@ from fedse.cli import app
 from fedse_command import command
 
 
+@pytest.mark.slow
 def test_a_new_world_keeps_its_promises_and_its_experiment_ends_far_above_the_floor(tmp_path: Path) -> None:
     assert command("new", "world", "my_own_world", folder=tmp_path).returncode == 0
     checked = command("worlds", "check", "my_own_world:MyOwnWorld", folder=tmp_path)

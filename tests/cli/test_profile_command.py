@@ -29,6 +29,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_it_prints_a_table_and_writes_numbers_and_a_picture(folder: Path) -> None:
     done = command("profile", "table.yaml", "--set", "exploration.tasks=4", folder=folder)
     assert done.returncode == 0, done.stderr

@@ -99,6 +99,7 @@ def test_progress_at_the_hub_is_tame() -> None:
     assert_tame(page.getvalue())
 
 
+@pytest.mark.slow
 def test_nothing_reaches_a_terminal_by_another_way() -> None:
     printing = {("print",), ("typer", "echo"), ("typer", "secho"), ("click", "echo"), ("Console",), ("rich", "print")}
     found = set()

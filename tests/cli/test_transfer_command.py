@@ -37,6 +37,7 @@ def test_the_matrix_and_what_left_out_worlds_gain(
     assert told["split"] == "test" and (method != "fed_se" or len(told["synergy_gap"]) == 2)
 
 
+@pytest.mark.slow
 def test_transfer_needs_something_that_was_learned(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
     fedse.run(table_experiment(method="pretrained", name="base"), tmp_path)
     fedse.run(table_experiment(method="local", name="apart", rounds=1), tmp_path)

@@ -61,6 +61,7 @@ def test_one_mode_with_options_is_measured_by_itself(app: typer.Typer) -> None:
     )
 
 
+@pytest.mark.slow
 def test_every_world_is_listed_with_a_sentence_and_nothing_is_played(
     app: typer.Typer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,12 +74,14 @@ def test_every_world_is_listed_with_a_sentence_and_nothing_is_played(
     assert "600 / 210 / 210" in result.output and "needs options: url, environment" in result.output
 
 
+@pytest.mark.slow
 def test_check_passes_for_a_short_name_with_options(app: typer.Typer) -> None:
     result = CliRunner().invoke(app, ["worlds", "check", "maze", "--set", "size=4", "--set", "rules=brief"])
     assert result.exit_code == 0, result.output
     assert "maze keeps all 14 promises." in result.output
 
 
+@pytest.mark.slow
 def test_check_takes_a_class_of_ones_own_and_fails_with_1(
     app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +124,7 @@ def test_an_unknown_world_is_answered_with_the_known_ones(app: typer.Typer) -> N
     assert "did you mean 'maze'?" in str(result.exception)
 
 
+@pytest.mark.slow
 def test_a_served_world_is_played_until_ctrl_c(app: typer.Typer) -> None:
     from fedse.worlds.foreign.openenv_client import OpenEnvServer
 

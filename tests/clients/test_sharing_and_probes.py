@@ -86,6 +86,7 @@ def tenfold(make: Make, **changes: Any) -> Experiment:
     return make(curriculum=f"{__name__}:Common", probes=[f"{__name__}:Unhurried"], rounds=3, **changes)
 
 
+@pytest.mark.slow
 def test_what_is_shared_resumes_and_every_bit_of_it_is_in_the_ledger(table_experiment: Make, tmp_path: Path) -> None:
     whole = fedse.run(tenfold(table_experiment), tmp_path / "whole")
     for rounds in (1, 3):
@@ -97,6 +98,7 @@ def test_what_is_shared_resumes_and_every_bit_of_it_is_in_the_ledger(table_exper
     assert {line["task"] for line in lines if line["field"] == "probes/Unhurried"} == {line["task"] for line in lines}
 
 
+@pytest.mark.slow
 def test_a_probe_is_reported_by_its_name_and_leaves_the_evaluation_alone(
     table_experiment: Make, tmp_path: Path
 ) -> None:

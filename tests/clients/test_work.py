@@ -257,6 +257,7 @@ def test_plug_ins_that_look_back_or_ask_for_episodes_resume_bit_for_bit(
     assert same == ("judge" in slot), "a judge changes what is noted, a curriculum what is explored"
 
 
+@pytest.mark.slow
 def test_rewards_are_kept_by_name_beside_the_worlds_own_score(table_experiment: Make, tmp_path: Path) -> None:
     result = fedse.run(table_experiment(judge=f"{__name__}:Shortness"), tmp_path)
     kept = [item for item in read_file(result.folder / "clients/west/buffer.sqlite") if item.round == 2]
@@ -349,6 +350,7 @@ class Remembering(Uniform):
         return super().chosen(label, round, past)[len(seen) :]
 
 
+@pytest.mark.slow
 def test_a_notebook_is_part_of_what_is_resumed(table_experiment: Make, tmp_path: Path) -> None:
     chosen = {"curriculum": f"{__name__}:Remembering"}
     whole = fedse.run(table_experiment(rounds=3, **chosen), tmp_path / "whole")

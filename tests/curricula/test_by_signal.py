@@ -61,6 +61,7 @@ def test_a_category_that_was_not_tried_counts_as_much_as_the_best() -> None:
     assert {task.category for task in first(BySignal(site(), share=1.0), all_solved)} == {"long"}
 
 
+@pytest.mark.slow
 def test_draws_are_in_proportion_to_the_signal() -> None:
     """AZR: 0.75 for one success in four, 0.25 for three; nothing for the third category."""
     solved = {"short": 3, "medium": 1, "long": 0}

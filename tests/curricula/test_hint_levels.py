@@ -102,6 +102,7 @@ FROM_NOTHING: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_an_agent_that_finds_nothing_by_itself_learns_to_do_without_the_hints(
     table_experiment: Make, tmp_path: Path
 ) -> None:

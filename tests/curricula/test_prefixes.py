@@ -83,6 +83,7 @@ def keys(**changes: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_a_run_that_stopped_begins_at_the_same_places(table_experiment: Make, tmp_path: Path) -> None:
     whole = fedse.run(table_experiment(**keys()), tmp_path / "whole")
     for rounds in (1, 2):

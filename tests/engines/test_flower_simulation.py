@@ -114,6 +114,7 @@ assert os.environ[FLWR_DISABLE_UPDATE_CHECK] == "1" and os.environ["RAY_USAGE_ST
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
+@pytest.mark.slow
 def test_without_flower_the_extra_is_named(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
     program = f"""
 import sys

@@ -202,6 +202,7 @@ class Counter:
             self.held.append({name: sum(isinstance(item, kind) for item in things) for name, kind in kinds.items()})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("only_new_objects")
 def test_what_is_held_between_rounds_does_not_grow_with_the_number_of_clients(
     table_experiment: Callable[..., Experiment], tmp_path: Path

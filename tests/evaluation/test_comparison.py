@@ -95,6 +95,7 @@ def test_runs_that_were_made_with_different_things_are_compared_and_the_reader_i
     assert not [note for note in compare([measured("fed_se", made_with=[{}]), older]).notes if "made with" in note]
 
 
+@pytest.mark.slow
 def test_a_clear_difference_is_named_and_a_small_one_is_not_distinguishable() -> None:
     runs = [
         measured(method, seed, share)

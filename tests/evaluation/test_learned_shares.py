@@ -29,6 +29,7 @@ def shares_by_hand(folder: Path, client: str, number: int) -> dict[str, float]:
     return {label: count / sum(tokens.values()) for label, count in tokens.items()}
 
 
+@pytest.mark.slow
 def test_shares_are_those_of_the_tokens_in_the_buffer(table_experiment: Make, tmp_path: Path) -> None:
     experiment = table_experiment(clients={"both": TWO, "one": ONE}, evaluation=TELLING, rounds=3)
     result = fedse.run(experiment, tmp_path / "told")

@@ -45,6 +45,7 @@ def share(trajectories: list[Trajectory], tasks: set[str]) -> float:
     return sum(item.outcome is Outcome.SUCCESS for item in own) / len(own)
 
 
+@pytest.mark.slow
 def test_both_numbers_are_of_the_same_tasks_and_the_right_adapters(table_experiment: Make, tmp_path: Path) -> None:
     folder = fedse.run(table_experiment(rounds=3, evaluation={**MEASURED, "after_learning": 3}), tmp_path).folder
     found = side_by_side(RunFolder.existing(folder))
@@ -63,6 +64,7 @@ def test_both_numbers_are_of_the_same_tasks_and_the_right_adapters(table_experim
     }
 
 
+@pytest.mark.slow
 def test_nothing_else_of_a_run_changes(table_experiment: Make, tmp_path: Path) -> None:
     plain = fedse.run(table_experiment(rounds=3, evaluation=MEASURED), tmp_path / "plain")
     asked = fedse.run(table_experiment(rounds=3, evaluation={**MEASURED, "after_learning": 2}), tmp_path / "asked")
@@ -78,6 +80,7 @@ def test_nothing_else_of_a_run_changes(table_experiment: Make, tmp_path: Path) -
     assert not any(field.startswith("probes/") for field in fields)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"method": "local_se"}, {"method": "centralized_se"}])
 def test_who_gets_back_what_it_has_loses_and_wins_nothing(
     table_experiment: Make, tmp_path: Path, changes: dict[str, Any]
@@ -124,6 +127,7 @@ def test_feddpa_plays_with_both_of_its_parts() -> None:
     assert [float(found[name][0, 0]) for name in names] == [4.0, 1.0, 4.0, 4.0]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_has_the_same_numbers(table_experiment: Make, tmp_path: Path) -> None:
     evaluation = {**MEASURED, "after_learning": 3}
     whole = fedse.run(table_experiment(rounds=3, evaluation=evaluation), tmp_path / "whole").folder

@@ -70,6 +70,7 @@ def test_what_cannot_be_right_is_refused_by_default_and_the_others_go_on(
         assert report["diagnostics"]["contributed"] == list(HONEST)
 
 
+@pytest.mark.slow
 def test_a_site_that_goes_too_far_moves_the_mean_and_hardly_a_bounded_one(
     bad_sites: ModuleType, five: Callable[..., Experiment], tmp_path: Path
 ) -> None:

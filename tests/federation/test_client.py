@@ -66,6 +66,7 @@ def test_evaluation_takes_fewer_tasks_between_and_all_test_tasks_when_asked(clie
     assert len(evaluated(task(adapter, 2, kind="evaluate", split="test"))) == 25
 
 
+@pytest.mark.slow
 def test_a_client_without_experience_sends_no_update_and_says_so(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_learner_that_trains_nothing_is_an_error(table_experiment: Callable[..
         fedse.run(table_experiment(learner=f"{__name__}:Idle"), tmp_path)
 
 
+@pytest.mark.slow
 def test_the_buffer_is_never_emptied_and_begins_with_demonstrations(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
@@ -190,6 +192,7 @@ def test_the_buffer_is_never_emptied_and_begins_with_demonstrations(
     assert report["clients"]["east"]["counts"]["buffer"] == len(held)
 
 
+@pytest.mark.slow
 def test_another_experiment_under_the_same_name_is_refused(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
@@ -201,6 +204,7 @@ def test_another_experiment_under_the_same_name_is_refused(
     assert fedse.run(table_experiment(rounds=2), tmp_path).test["round"] == 2
 
 
+@pytest.mark.slow
 def test_self_evolution_really_happens(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
     """Without demonstrations, what rises rose by the agents' own successes."""
     experiment = table_experiment(

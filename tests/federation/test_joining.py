@@ -51,6 +51,7 @@ def rows(measured: Any, client: str) -> list[tuple[int, int, int]]:
     return [(row["successes"], row["episodes"], row["steps"]) for row in measured["worlds"] if row["client"] == client]
 
 
+@pytest.mark.slow
 def test_before_its_round_a_site_does_nothing_and_changes_nothing(make: Make, tmp_path: Path) -> None:
     folder = fedse.run(make(), tmp_path / "with").folder
     without = fedse.run(make(newcomer=False, rounds=2), tmp_path / "without").folder
@@ -97,6 +98,7 @@ def test_a_run_goes_on_before_and_after_somebody_joined(word: str, last: int, ma
         assert report(again.folder, number)["clients"] == report(whole.folder, number)["clients"]
 
 
+@pytest.mark.slow
 def test_one_that_shares_nothing_begins_from_the_initial_adapter(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +120,7 @@ def test_one_that_shares_nothing_begins_from_the_initial_adapter(
     assert told.exit_code == 2 and "it joins in round 3" in str(told.stderr or told.output)
 
 
+@pytest.mark.slow
 def test_transfer_leaves_out_who_has_not_joined(make: Make, tmp_path: Path) -> None:
     folder = fedse.run(make(), tmp_path).folder
     RunFolder.existing(folder).fall_back(2, [])

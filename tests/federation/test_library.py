@@ -86,6 +86,7 @@ def test_the_server_keeps_what_everybody_sent_and_their_mean_is_the_broadcast_ad
     assert not (result.folder / "rounds/0000/server").exists()
 
 
+@pytest.mark.slow
 def test_downloads_are_told_and_counted(factored: Callable[..., Experiment], tmp_path: Path) -> None:
     result = fedse.run(factored(**NEIGHBOUR), tmp_path)
     size = 4 * result.adapter.size
@@ -157,6 +158,7 @@ class WritesToItsOwn(FactoredLearner):
         return super().learn(lesson)
 
 
+@pytest.mark.slow
 def test_what_belongs_to_all_cannot_be_written_to(factored: Callable[..., Experiment], tmp_path: Path) -> None:
     result = fedse.run(factored(**NEIGHBOUR, rounds=2, learner=f"{__name__}:WritesToItsOwn"), tmp_path / "own")
     assert result.adapter.digest()

@@ -147,6 +147,7 @@ def _written(content: bytes, before: np.ndarray, changes: Sequence[np.ndarray]) 
             yield number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secure", [True, False])
 def test_the_hub_never_holds_a_single_update(
     secure: bool, three: Callable[..., Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

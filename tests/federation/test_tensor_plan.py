@@ -142,6 +142,7 @@ def test_an_earlier_round_is_evaluated_with_the_private_part_of_that_round(
             assert [row[key] for row in now["worlds"]] == [row[key] for row in then["worlds"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "shared"), [("fedex_lora", True), ("flora", False)])
 def test_an_exact_aggregator_broadcasts_what_the_mean_loses(
     factored: Callable[..., Experiment], tmp_path: Path, name: str, shared: bool
@@ -155,6 +156,7 @@ def test_an_exact_aggregator_broadcasts_what_the_mean_loses(
     assert result.validation["macro"] > report(result.folder, 1)["evaluation"]["macro"] + 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "values"),
     [
@@ -178,6 +180,7 @@ def test_rounding_counts_the_change_from_the_part_that_is_sent(
         assert found["broadcast_bytes"] == 4 * adapters(result.folder)[number - 1].size
 
 
+@pytest.mark.slow
 def test_a_personal_adapter_stays_at_its_client_and_is_played_with(
     factored: Callable[..., Experiment], tmp_path: Path
 ) -> None:
@@ -200,6 +203,7 @@ def test_a_personal_adapter_needs_a_model_with_lora(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_client_exports_the_adapter_it_plays_with(factored: Callable[..., Experiment], tmp_path: Path) -> None:
     from typer.testing import CliRunner
 

@@ -45,6 +45,7 @@ def test_what_clients_fitted_is_made_again_bit_for_bit(make: Make, tmp_path: Pat
     assert not np.array_equal(stacked[0], stacked[1])
 
 
+@pytest.mark.slow
 def test_a_matrix_has_each_adapter_in_each_world_and_leaves_the_run_as_it_was(make: Make, tmp_path: Path) -> None:
     result = fedse.run(make(), tmp_path)
     before = {path: path.read_bytes() for path in result.folder.glob("clients/*/episodes/*.jsonl")}

@@ -148,6 +148,7 @@ def test_a_lone_client_is_compared_with_its_earlier_rounds(tmp_path: Path) -> No
     assert list(said) == [only.client] and "more than checks.max_ratio = 100 times what is usual" in said[only.client]
 
 
+@pytest.mark.slow
 def test_what_earlier_rounds_had_is_read_from_the_run(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
@@ -159,6 +160,7 @@ def test_what_earlier_rounds_had_is_read_from_the_run(
     assert earlier_norms(run, 3) == [sum(pair) / 2 for pair in norms] and earlier_norms(run, 0) == []
 
 
+@pytest.mark.slow
 def test_a_run_whose_aggregator_does_nothing_says_so_before_its_first_round(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ def demonstrations(tiny: Any) -> Any:
     return Demonstrations(12).trajectories("maze", "maze", world, tiny.chat, 0)
 
 
+@pytest.mark.slow
 def test_learning_lowers_the_loss_and_repeats_bit_for_bit(tiny: Any, demonstrations: Any) -> None:
     learner = Imitation(tiny, learning_rate=3e-3, batch_size=2)
     start = tiny.initial_adapter(0)
@@ -148,6 +149,7 @@ def test_trajectories_longer_than_their_share_of_the_tokens_are_learned_one_afte
     assert together == [3, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_adapters_of_different_kinds_learn_one_after_another(tiny: Any, demonstrations: Any) -> None:
     start = tiny.initial_adapter(0)
     frozen = frozenset(name for name in start.tensors if ".lora_A." in name)
@@ -192,6 +194,7 @@ def test_a_cosine_schedule_ends_lower_than_a_constant_one(tiny: Any, demonstrati
     assert norms["cosine"] < norms["constant"]
 
 
+@pytest.mark.slow
 def test_an_epoch_is_what_a_plain_loop_over_padded_batches_does(tiny: Any, demonstrations: Any) -> None:
     """Same batches, torch's own AdamW and clipping on the network's own tensors."""
     start = tiny.initial_adapter(0)

@@ -274,6 +274,7 @@ def test_attempts_that_do_not_differ_teach_nothing_and_the_learner_abstains(tiny
     assert learner.learn_together([same, same]) == [None, None]
 
 
+@pytest.mark.slow
 def test_the_gap_between_sampler_and_learner_is_told_where_the_adapter_and_the_distribution_are_the_same(
     tiny: Any,
 ) -> None:

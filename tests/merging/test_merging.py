@@ -68,6 +68,7 @@ def as_peft_applies_it(adapter: Adapter, folder: Path) -> dict[str, Dense]:
     return {module: config["lora_alpha"] / config["r"] * product(tensors, module) for module in modules(tensors)}
 
 
+@pytest.mark.slow
 def test_the_sources_are_the_last_adapters_of_the_sites(gathered: Gathered, alone: Path) -> None:
     assert [source.client for source in gathered.sources] == ["maze", "wordle"]
     for source, tensors in zip(gathered.sources, own_tensors(alone), strict=True):
@@ -168,6 +169,7 @@ class Watched:
         raise AssertionError("a merge teaches nobody")
 
 
+@pytest.mark.slow
 def test_the_best_row_is_kept_and_no_test_task_is_played(
     gathered: Gathered, federation: Federation, tmp_path: Path, tiny_text: str
 ) -> None:

@@ -69,6 +69,7 @@ def test_of_equals_the_smaller_weights_win_and_then_more_of_the_own() -> None:
     assert worth(0, 1, 0.0) > worth(1, 0, None)
 
 
+@pytest.mark.slow
 def test_every_site_gets_the_best_of_its_grid(factored: Make, tmp_path: Path) -> None:
     evaluation = {"tasks": 8, "test_tasks": 4}
     alone = fedse.run(factored(name="alone", method="local_se", evaluation=evaluation), tmp_path).folder
@@ -97,6 +98,7 @@ def test_every_site_gets_the_best_of_its_grid(factored: Make, tmp_path: Path) ->
     assert all(further_ranks(read_adapter(tmp_path / "small" / client)) == 0 for client in found)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_weighed_is_refused_and_nothing_is_written(factored: Make, tmp_path: Path) -> None:
     alone = fedse.run(factored(name="alone", method="local_se", rounds=1), tmp_path).folder
     together = fedse.run(factored(name="together", rounds=1), tmp_path).folder

@@ -116,6 +116,7 @@ MIXES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mix", MIXES.values(), ids=MIXES)
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(
     factored: Callable[..., Experiment], tmp_path: Path, mix: dict[str, Any]

@@ -141,6 +141,7 @@ class Noted(DeferToBest):
         return super().weights(success)
 
 
+@pytest.mark.slow
 def test_trials_come_as_often_as_asked_for(factored: Callable[..., Experiment], tmp_path: Path) -> None:
     Noted.tried.clear()
     clients = {**THREE, "guest": {"worlds": [MAZES[0]], "learns": False}}
@@ -168,6 +169,7 @@ def test_held_out_tasks_are_not_tried(factored: Callable[..., Experiment], tmp_p
         fedse.run(factored(mix=f"{__name__}:Peeks", clients={"east": {"worlds": worlds}}), tmp_path)
 
 
+@pytest.mark.slow
 def test_what_a_client_would_choose_next_is_not_exported(factored: Callable[..., Experiment], tmp_path: Path) -> None:
     result = fedse.run(factored(mix={"name": "defer_to_best", "tasks": 1}, clients=THREE, rounds=2), tmp_path)
     done = CliRunner().invoke(app, ["export", str(result.folder), str(tmp_path / "east"), "--client", "east"])

@@ -51,6 +51,7 @@ def test_it_is_a_llama_of_a_few_million_bfloat16_parameters(nano: Any) -> None:
     assert 1_000_000 <= count <= 4_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", ["maze", "textcraft", "babyai", "webshop"])
 def test_whole_episodes_of_every_world_fit_and_read_back(nano: Any, demo: Any, client: str) -> None:
     """Also the longest way to lose: no episode of the demo may end because the context is full."""

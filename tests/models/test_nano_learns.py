@@ -100,6 +100,7 @@ def test_its_likeliest_decisions_become_better(probes: Any, subject: Any) -> Non
         assert after[world] > before[world] + 0.05, world
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["maze", "textcraft", "babyai", "webshop"])
 def test_mistakes_are_likelier_than_the_right_action_and_never_equal_to_it(
     probes: Any, subject: Any, world: str

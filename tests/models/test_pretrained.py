@@ -108,6 +108,7 @@ def test_attention_without_a_mask_for_each_conversation_is_refused_by_name(name:
     assert f"'{name}' cannot hold conversations of different lengths" in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device_map", ["auto", {"": "cpu"}])
 def test_a_device_map_changes_where_and_not_what(folder: Path, device_map: Any) -> None:
     if torch.cuda.is_available():

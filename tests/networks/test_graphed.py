@@ -68,6 +68,7 @@ def assert_log_probabilities_agree(mine: list[Trajectory], usual: list[Trajector
     assert not any(one.log_probs for one, _ in same[::2])
 
 
+@pytest.mark.slow
 def test_episodes_are_those_of_the_stepwise_decoder(tiny: Any) -> None:
     """More episodes than slots, so that slots are taken again; replies end early, late and at their longest."""
     adapter = stirred(tiny)

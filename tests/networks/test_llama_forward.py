@@ -136,6 +136,7 @@ def make_maze() -> Maze:
     return Maze(rules="brief", observation_length="brief", turn_limit=4)
 
 
+@pytest.mark.slow
 def test_episodes_are_the_same_through_transformers_and_in_any_batch(tiny: Any) -> None:
     start = tiny.initial_adapter(3)
     noise = {name: generator("stirred", name).standard_normal(held.shape) for name, held in start.tensors.items()}

@@ -144,6 +144,7 @@ def test_a_pack_that_is_padded_to_fixed_sizes_gives_the_same(opening: int, other
     assert_same((loss.item(), vector.gradient), padded_gradient(network, examples))
 
 
+@pytest.mark.slow
 def test_in_bfloat16_the_gradient_is_as_near_to_the_true_one_as_that_of_the_padded_pass() -> None:
     network = adapted(NETWORKS["llama"]().to(torch.bfloat16), TARGETS["all"])
     assert {parameter.dtype for parameter in network.parameters() if parameter.requires_grad} == {torch.float32}

@@ -574,6 +574,7 @@ def test_the_key_reaches_the_server_and_nothing_else(tmp_path: Path) -> None:
     assert [path for path in files if KEY.encode() in path.read_bytes()] == []
 
 
+@pytest.mark.slow
 def test_no_rounds_are_a_pure_evaluation(tmp_path: Path) -> None:
     with LocalServer(expert) as server:
         result = fedse.run(experiment(server, rounds=0), tmp_path)
@@ -608,6 +609,7 @@ def test_an_interrupt_that_does_not_wake_the_waiting_thread_is_seen_soon() -> No
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_does_not_wait_for_its_server(tmp_path: Path) -> None:
     with LocalServer(lambda number, body: Said(pause=60) if number else Said()) as server:
         (tmp_path / "e.yaml").write_text(experiment(server, rounds=0).to_yaml())

@@ -119,6 +119,7 @@ def test_actions_are_drawn_by_the_models_probabilities_renormalised_at_every_bra
     assert chi_square < 22.5  # 99.9 % point with 6 degrees of freedom
 
 
+@pytest.mark.slow
 def test_the_thought_is_the_one_of_a_free_reply_up_to_its_action_line(tiny: Any) -> None:
     free = player(tiny, legal=False).play(episodes("maze", make_maze, 4), "adapter")
     legal = player(tiny).play(episodes("maze", make_maze, 4), "adapter")
@@ -147,6 +148,7 @@ def test_worlds_in_worker_processes_tell_the_same_actions(tiny: Any) -> None:
     assert player(tiny, processes=1).play(plan, "adapter") == player(tiny).play(plan, "adapter")
 
 
+@pytest.mark.slow
 def test_where_nobody_restricts_a_reply_the_option_changes_no_token(tiny: Any) -> None:
     class Silent(TransformerPolicy):
         def restrict(self, slot: int, actions: LegalActions) -> None:
@@ -193,6 +195,7 @@ def test_a_world_without_a_list_and_a_reply_too_short_are_refused_before_anythin
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_reply_too_short_for_an_action_is_refused_and_a_full_context_ends_the_episode(tiny: Any) -> None:
     from fedse.models.tiny import Tiny
 

@@ -50,6 +50,7 @@ def test_greedy_replies_equal_transformers_own_generate(tiny: Any, policy: Trans
         ids += reply
 
 
+@pytest.mark.slow
 def test_sampling_follows_the_models_distribution(tiny: Any, policy: TransformerPolicy) -> None:
     """Chi-square of 2,000 first tokens against the exact probabilities, over the likeliest tokens."""
     prompt = tiny.chat.opening("rules") + tiny.chat.turn("go")

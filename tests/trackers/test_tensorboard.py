@@ -37,6 +37,7 @@ def scalars(folder: Path) -> Scalars:
     return found
 
 
+@pytest.mark.slow
 def test_scalars_are_those_of_the_reports_also_when_the_run_goes_on(table_experiment: Make, tmp_path: Path) -> None:
     for rounds in (1, 2):
         fedse.run(table_experiment(rounds=rounds, trackers=["tensorboard"]), tmp_path)
@@ -46,6 +47,7 @@ def test_scalars_are_those_of_the_reports_also_when_the_run_goes_on(table_experi
         assert found[name] == pytest.approx(values, rel=1e-5), name
 
 
+@pytest.mark.slow
 def test_it_writes_where_it_is_told_and_is_no_part_of_the_experiment(table_experiment: Make, tmp_path: Path) -> None:
     plain = table_experiment(rounds=1)
     fedse.run(plain, tmp_path / "runs")

@@ -40,6 +40,7 @@ def scalars(project: str, run: str) -> Scalars:
     return found
 
 
+@pytest.mark.slow
 def test_what_trackio_stores_is_what_the_reports_say_also_when_the_run_goes_on(
     table_experiment: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

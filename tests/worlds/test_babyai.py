@@ -40,6 +40,7 @@ def with_ids(tmp_path: Path, *ids: int, **options: Any) -> BabyAI:
 # Clean
 
 
+@pytest.mark.slow
 def test_sizes_floor_and_ceiling() -> None:
     world = BabyAI()
     assert [len(world.tasks(split)) for split in SPLITS] == [600, 210, 210]
@@ -49,6 +50,7 @@ def test_sizes_floor_and_ceiling() -> None:
     assert ceiling(world, tasks) == 1
 
 
+@pytest.mark.slow
 def test_splits_are_disjoint_by_layout_even_between_clients() -> None:
     one = BabyAI(levels=["PutNextLocalS6N4", "GoToObjS6"], train_tasks=150)
     other = BabyAI(levels=["GoToObjS6"], train_tasks=150, pool=7, view=9, longest=4)
@@ -72,6 +74,7 @@ def test_a_task_id_means_the_same_rooms_everywhere() -> None:
 PINNED = "goal: put the yellow box next to the yellow key\nsee: wall 1 ahead"
 
 
+@pytest.mark.slow
 def test_the_longest_and_the_shortest_are_kept() -> None:
     world = BabyAI(levels=["PutNextLocalS6N4"], shortest=5, longest=6)
     needed = [turns_needed(world.layout(task.id), 7, 20) for task in world.tasks("test")[:20]]
@@ -139,6 +142,7 @@ def test_order_words() -> None:
         assert goals[1][place] == goals[0][place].replace(", then ", " and ").replace(" after you ", " and ")
 
 
+@pytest.mark.slow
 def test_the_levels_that_tell_an_order() -> None:
     telling = {
         level
@@ -361,6 +365,7 @@ def test_the_checker_passes(options: dict[str, Any]) -> None:
     assert [finding for finding in check(lambda: BabyAI(**options)) if not finding.passed] == []
 
 
+@pytest.mark.slow
 def test_minigrid_is_loaded_late_and_missed_politely() -> None:
     script = (
         "import sys; from fedse.worlds.babyai import BabyAI; world = BabyAI(); world.tasks('test')\n"

@@ -18,6 +18,7 @@ from fedse.worlds.world import Turn
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+@pytest.mark.slow
 def test_the_example_passes_and_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     from coin_world import CoinWorld  # type: ignore[import-not-found]
@@ -27,6 +28,7 @@ def test_the_example_passes_and_is_short(monkeypatch: pytest.MonkeyPatch) -> Non
     del sys.modules["coin_world"]
 
 
+@pytest.mark.slow
 def test_original_mode_reports_overlap_and_expert_rate() -> None:
     findings = {finding.name: finding for finding in check(lambda: Maze(mode="original", turn_limit=5))}
     assert all(finding.passed for finding in findings.values())

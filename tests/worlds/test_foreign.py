@@ -74,6 +74,7 @@ def keeps_its_promises(make: Any) -> None:
 # Gymnasium
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", ["FrozenLake-v1", "CliffWalking-v1", "Blackjack-v1"])
 def test_toy_text_environments_are_worlds(env: str) -> None:
     keeps_its_promises(lambda: GymnasiumText(env=env, turn_limit=8, train_tasks=5))

@@ -28,6 +28,7 @@ def followed(world: World, task: str) -> bool:
             return bool(info["success"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["clean", "original"])
 @pytest.mark.parametrize("name", NAMES)
 def test_all_worlds_keep_the_promise_and_their_strongest_hint_solves_tasks(name: str, mode: str) -> None:

@@ -38,6 +38,7 @@ def variations(world: World, tasks: int, seeds: int) -> set[str]:
     return {task.id for task in found if task is not None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [4, 5])
 def test_made_mazes_have_walls_of_no_held_out_maze(size: int) -> None:
     world = Maze(size=size)
@@ -60,6 +61,7 @@ def _ends(world: Maze, task: str) -> tuple[Any, Any]:
     return world.puzzle(task).start, world.puzzle(task).goal
 
 
+@pytest.mark.slow
 def test_made_games_list_no_word_of_a_held_out_game() -> None:
     world = Wordle()
     words = {word for split in HELD_OUT for task in world.tasks(split) for word in world.game(task.id).words}
@@ -85,6 +87,7 @@ def test_made_goals_are_no_held_out_goals_whoever_asks_for_them() -> None:
     assert tried > 2000 and 200 < accepted < tried / 2
 
 
+@pytest.mark.slow
 def test_made_missions_are_no_held_out_missions_of_the_same_rooms() -> None:
     world = BabyAI(levels=["GoToObjS6", "PickupDistDebug"], train_tasks=112)
 

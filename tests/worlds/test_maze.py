@@ -67,6 +67,7 @@ def test_floors_and_ceilings() -> None:
     assert all(ceiling(clean, clean.tasks(split)) == 1 for split in SPLITS)
 
 
+@pytest.mark.slow
 def test_splits_are_disjoint_by_layout_even_between_clients() -> None:
     one, other = Maze(), Maze(pool=7, mix=0.5, mix_seed=3, shortest=3, longest=9)
     layouts = {
@@ -228,6 +229,7 @@ def test_the_official_file() -> None:
     assert (len(world.tasks("train")), len(world.tasks("test"))) == (10, 25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"mode": "original"}, {"rules": "brief", "observation_length": "brief", "directions": "compass", "size": 4}],

@@ -93,6 +93,7 @@ def test_what_the_server_refuses_is_an_invalid_action(world: McpTools) -> None:
         assert info["valid"] is False and told in seen
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_is_an_error_and_the_next_episode_has_a_new_one() -> None:
     world = ledger(hide=[], timeout=20.0)
     world.reset(options={"task": "test-0"})

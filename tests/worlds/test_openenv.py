@@ -81,6 +81,7 @@ def test_a_served_world_is_the_same_world_for_its_client(maze: WorldServer) -> N
     assert freed(maze), "a session lasts as long as its episode"
 
 
+@pytest.mark.slow
 def test_the_client_keeps_the_promises_of_a_world_and_leaves_no_session_behind(maze: WorldServer) -> None:
     promises = ("description", "splits", "expert", "invalid actions and turn limit", "errors", "save and restore")
     findings = check(lambda: client(maze, turn_limit=3, train_tasks=20), promises)

@@ -134,6 +134,7 @@ def test_what_no_listed_recipe_makes_can_be_fetched() -> None:
             assert not offer.raw & {recipe.makes for recipe in needed}
 
 
+@pytest.mark.slow
 def test_splits_are_disjoint_by_goal_even_between_clients() -> None:
     worlds = [TextCraft(), TextCraft(pool=7, mix=0.5, mix_seed=3, subset=0.7, subset_seed=2, turn_limit=9)]
     found = {split: set().union(*(goals(world, split) for world in worlds)) for split in SPLITS}
@@ -158,6 +159,7 @@ def test_categories_are_depths_and_tasks_differ() -> None:
             assert task.category == f"depth{world.book.depths[world.offer(task.id).goal]}"
 
 
+@pytest.mark.slow
 def test_goals_out_of_reach_are_left_out_and_the_expert_is_in_time() -> None:
     for turns in (4, 7):
         world = TextCraft(turn_limit=turns)
@@ -178,6 +180,7 @@ def len_of(world: TextCraft, item: str) -> int:
     return plan.length
 
 
+@pytest.mark.slow
 def test_floor_ceiling_and_speed() -> None:
     world = TextCraft()
     assert 0.1 < floor(world, world.tasks("test")) < 0.3

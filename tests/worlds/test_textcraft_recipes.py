@@ -208,6 +208,7 @@ def test_the_original_has_the_published_numbers() -> None:
     assert sorted(recipes.kinds) == ["planks", "wool"]
 
 
+@pytest.mark.slow
 @needs_package
 def test_which_goals_need_more_than_20_commands() -> None:
     recipes = book_of_folder(package_folder())

@@ -78,6 +78,7 @@ def vault(**options: Any) -> ToolClass:
     return ToolClass(**{"factory": f"{__name__}:Vault", "turn_limit": 6, "train_tasks": 8, **options})
 
 
+@pytest.mark.slow
 def test_a_class_of_tools_keeps_every_promise_of_a_world() -> None:
     # All but the one that starts other processes, which takes longer than the others together.
     kept = [

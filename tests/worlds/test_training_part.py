@@ -98,6 +98,7 @@ def seen(folder: Path, client: str) -> dict[Purpose, set[tuple[str, str]]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_site_demonstrates_and_explores_its_own_tasks_alone(table_experiment: Make, tmp_path: Path) -> None:
     experiment = table_experiment(clients=HALVES, start={"tasks": 15}, exploration={"tasks": 20})
     folder = fedse.run(experiment, tmp_path).folder
@@ -112,6 +113,7 @@ def test_a_site_demonstrates_and_explores_its_own_tasks_alone(table_experiment: 
     assert tested[0] == tested[1] != set()
 
 
+@pytest.mark.slow
 def test_the_pooled_client_has_both_parts_as_worlds_of_their_own(table_experiment: Make, tmp_path: Path) -> None:
     changes = {"clients": HALVES, "start": {"tasks": 15}, "exploration": {"tasks": 20}, "rounds": 1}
     together = fedse.run(table_experiment(method="centralized_se", **changes), tmp_path / "pooled").folder

@@ -60,6 +60,7 @@ def test_only_the_right_kind_can_be_worth_everything() -> None:
                 assert product.kind == goal.product.kind
 
 
+@pytest.mark.slow
 def test_lookalikes_make_the_rule_of_four_clicks_fail() -> None:
     alone, default, two = WebShop(lookalikes=0), WebShop(), WebShop(lookalikes=2)
     sizes = [len(world.shop.products) for world in (alone, default, two)]
@@ -74,6 +75,7 @@ def test_lookalikes_make_the_rule_of_four_clicks_fail() -> None:
 # Tasks
 
 
+@pytest.mark.slow
 def test_floors_and_ceilings() -> None:
     for options in ({}, BRIEF):
         world = WebShop(**options)
@@ -98,6 +100,7 @@ def test_splits_share_no_product_and_no_wording_even_between_clients() -> None:
         assert not found["validation"] & found["test"]
 
 
+@pytest.mark.slow
 def test_a_task_id_means_the_same_wish_everywhere() -> None:
     world = WebShop()
     assert world.tasks("test")[0].id == PINNED[0]
@@ -118,6 +121,7 @@ PINNED = (
 )
 
 
+@pytest.mark.slow
 def test_mix_and_pool_change_the_training_tasks_only() -> None:
     even, skewed, other = WebShop(), WebShop(mix=0.3, mix_seed=1), WebShop(mix=0.3, mix_seed=2)
     counts = [Counter(task.category for task in world.tasks("train")) for world in (even, skewed, other)]
@@ -131,6 +135,7 @@ def test_mix_and_pool_change_the_training_tasks_only() -> None:
     assert len(goals[0] & goals[1]) < 20
 
 
+@pytest.mark.slow
 def test_a_part_of_the_catalogue_keeps_what_evaluation_asks_for() -> None:
     whole, part, other = WebShop(), WebShop(part=0.5), WebShop(part=0.5, part_seed=1)
     sold = [set(world.shop.by_id) for world in (whole, part, other)]
@@ -142,6 +147,7 @@ def test_a_part_of_the_catalogue_keeps_what_evaluation_asks_for() -> None:
         WebShop(part=0.1).tasks("train")
 
 
+@pytest.mark.slow
 def test_hardness_is_what_the_rule_of_four_clicks_solves() -> None:
     for hardness in ("easy", "hard"):
         world = WebShop(hardness=hardness, train_tasks=200)

@@ -84,6 +84,7 @@ def test_floors_and_ceilings() -> None:
     assert all(ceiling(clean, clean.tasks(split)) == 1 for split in SPLITS)
 
 
+@pytest.mark.slow
 def test_splits_share_no_word_even_between_clients() -> None:
     one, other = Wordle(), Wordle(pool=3, mix=0.5, mix_seed=9, lookalikes=0.5)
     listed = {
@@ -186,6 +187,7 @@ def test_the_experts_guess_fits_and_is_named_in_the_thought() -> None:
                 over = world.step(action)[2]
 
 
+@pytest.mark.slow
 def test_words_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "words.txt"
     file.write_text("\n".join(word.upper() for word in COMMON[::4]))
@@ -227,6 +229,7 @@ def test_the_official_file() -> None:
     assert (len(train), len(test), len(train & test)) == (955, 25, 21)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"rules": "brief", "observation_length": "brief", "feedback": "words"}, {"mode": "original"}]
 )
