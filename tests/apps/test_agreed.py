@@ -154,3 +154,14 @@ def test_a_hub_whose_experiment_became_another_is_refused_before_any_work(
     assert answer.header["failure"] == "OtherTerms"
     assert "the hub's experiment differs from this site's" in said[-1]
     assert not (tmp_path / "data/small/clients/east/ledger.jsonl").exists()
+
+
+def test_a_site_says_itself_what_the_agent_may_never_do(tmp_path: Path) -> None:
+    """The hub need not know, and the terms are the same."""
+    plain = load_site(site(tmp_path / "plain"))
+    guarded = load_site(site(tmp_path / "guarded", "contract: {forbid: [up], fallback: move down}\n"))
+    contract = guarded.experiment.clients["east"].contract
+    assert contract is not None and not contract.keeps("move up") and plain.experiment.clients["east"].contract is None
+    assert guarded.terms == plain.terms
+    with pytest.raises(BadInput, match="breaks the contract itself"):
+        load_site(site(tmp_path / "bad", "contract: {forbid: [up], fallback: move up}\n"))

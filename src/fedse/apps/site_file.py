@@ -22,6 +22,7 @@ from fedse.plugins import Choice, ChoiceOf, FilePath, PluginOptions, build
 from fedse.plugins.finding import nearest
 from fedse.privacy.guards import LeavingOptions
 from fedse.storage.strict_yaml import read_yaml
+from fedse.worlds.contract import ContractOptions
 
 PROTECTION = ("authority", "key", "hub_key")
 """Keys of a site's file that name what hub and site prove with who they are."""
@@ -48,6 +49,8 @@ class SiteOptions(PluginOptions):
     """Where buffer, journal and ledger lie, for each run."""
     worlds: list[Annotated[Choice, ChoiceOf("world")]] | None = Field(default=None, min_length=1)
     """The site's worlds; by default those that the experiment names for it."""
+    contract: ContractOptions | None = None
+    """What the agent may never do in the site's worlds, in place of what the experiment says for it."""
     max_megabytes: float | None = Field(default=None, gt=0)
     """Refuse to send more than this in one update, whatever the experiment allows."""
     leaves: LeavingOptions = LeavingOptions()
@@ -128,6 +131,8 @@ def load_site(path: Path) -> Site:
     if options.worlds is not None:
         worlds = ClientOptions(worlds=for_worlds(made_for(own.model.name), content["worlds"])).worlds
         site = ClientOptions(worlds=worlds) if site is None else site.model_copy(update={"worlds": worlds})
+    if options.contract is not None and site is not None:
+        site = site.model_copy(update={"contract": options.contract})
     update: dict[str, Any] = {"clients": {options.name: site}}
     if options.max_megabytes is not None:
         least = min(options.max_megabytes, own.sending.max_megabytes or options.max_megabytes)

@@ -32,8 +32,9 @@ def show(
     number: Annotated[int, typer.Option(min=1, help="Which match to print (1 = first).")] = 1,
 ) -> None:
     """Print the run's table and one trajectory, with thought, action and observation of each step."""
-    from fedse.cli.tables import evaluation_table, learned_shares_table, side_by_side_table
+    from fedse.cli.tables import evaluation_table, forgetting_table, learned_shares_table, side_by_side_table
     from fedse.evaluation.curves import curves
+    from fedse.evaluation.forgetting import forgetting
     from fedse.evaluation.learned_shares import learned_shares
     from fedse.evaluation.side_by_side import side_by_side
     from fedse.experiments.methods import in_words
@@ -52,6 +53,8 @@ def show(
         console.print(side_by_side_table(found))
     if shares := learned_shares(folder):
         console.print(learned_shares_table(shares))
+    if remembered := forgetting(folder):
+        console.print(forgetting_table(remembered))
     for path in folder.missing():
         console.print(f"{path} is missing: the tables are without it.", soft_wrap=True, markup=False)
     last = folder.last_round() or 0

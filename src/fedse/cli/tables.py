@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
+from fedse.evaluation.forgetting import Remembered
 from fedse.evaluation.side_by_side import SideBySide, mean_change
 
 
@@ -118,6 +119,29 @@ def learned_shares_table(found: Mapping[str, Mapping[int, float]]) -> Table:
     for number in sorted({number for shares in found.values() for number in shares}):
         table.add_row(str(number), *(percent(shares.get(number)) for shares in found.values()))
     return table
+
+
+def forgetting_table(found: Mapping[str, Mapping[int, Remembered]]) -> Table:
+    """What the shared adapter knew once."""
+    table = Table(
+        title="Drift: validation success (%) / forgotten (points)",
+        caption="forgotten: how far success on the same tasks is below its best round before; negative where it is the best "
+        "so far",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("after round", justify="right")
+    for name in found:
+        table.add_column(name, justify="right", no_wrap=True)
+    for number in sorted({number for rounds in found.values() for number in rounds}):
+        table.add_row(str(number), *(_remembered(rounds.get(number)) for rounds in found.values()))
+    return table
+
+
+def _remembered(known: Remembered | None) -> str:
+    if known is None:
+        return "-"
+    return f"{percent(known.success)} / {_points(known.forgotten)}"
 
 
 def _beside(pair: SideBySide | None) -> str:

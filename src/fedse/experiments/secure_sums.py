@@ -31,6 +31,11 @@ def check_secure_sum(experiment: Experiment) -> None:
             f"`aggregator: {aggregator.name}` looks at single updates, and `sending.secure_sum` shows their sum alone: use "
             "one that promises 'only the sum' (docs/aggregators.md), such as `mean`"
         )
+    if experiment.checks.governance is not None:
+        raise ValueError(
+            "`checks.governance` compares single updates, and `sending.secure_sum` shows their sum alone: leave one of "
+            "them out"
+        )
     if experiment.has_library() or capability(experiment.mix, "needs_plain_mean"):
         raise ValueError(
             f"`mix: {experiment.mix.name}` needs to know whose updates are in the broadcast adapter, and "

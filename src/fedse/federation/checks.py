@@ -7,6 +7,7 @@ from pydantic import Field
 
 from fedse.adapters.packing import length
 from fedse.adapters.plan import part
+from fedse.federation.governance import GovernanceOptions
 from fedse.plugins import PluginOptions
 from fedse.types import ClientUpdate, Layout, ServerState, Vector
 
@@ -23,6 +24,8 @@ class CheckOptions(PluginOptions):
     """Largest norm of an update's change against the broadcast adapter."""
     max_value: float | None = Field(default=1e6, gt=0)
     """Largest absolute value of any entry of an adapter, a client's or the shared one."""
+    governance: GovernanceOptions | None = None
+    """`{}`, or options, to leave sites out that are not trusted for what they send; null trusts all."""
 
 
 def refusal(update: ClientUpdate, broadcast: Vector, layout: Layout, options: CheckOptions) -> str | None:

@@ -9,7 +9,7 @@ The middle, from evaluate to send, is `Client.work`; the engine carries the adap
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from fedse.errors import BadAggregate, NothingTrained
 from fedse.federation.checks import UNCHANGED, CheckOptions, unfit
 from fedse.federation.collected import Collected, SingleUpdates
 from fedse.federation.exchange import Exchange
+from fedse.federation.governance import Standing
 from fedse.federation.library import library_of, with_library, without_library
 from fedse.federation.report import RoundReport
 from fedse.federation.shared import shared_of, with_shared, without_shared
@@ -38,12 +39,13 @@ def run_round(
     shares: frozenset[str] = frozenset(),
     earlier: Sequence[float] = (),
     library: bool = False,
+    standings: Mapping[str, Standing] | None = None,
 ) -> tuple[ServerState, RoundReport]:
     """From the state after one round to the state after the next.
 
     `arrived` tells whether an update may be used; `shares` are the names under which plug-ins of clients tell each other
     numbers; `earlier` says how far updates went in the last rounds; with `library` clients are sent what each of them sent
-    last.
+    last; `standings` say what is known of clients from earlier rounds.
     """
     began = time.monotonic()
     number = state.round + 1
@@ -51,7 +53,7 @@ def run_round(
     asked = sent(state.adapter, plan)
     summing = exchange.summing
     collected: Collected = (
-        SingleUpdates(asked, checks, spool, getattr(aggregator, "needs_counts", ()))
+        SingleUpdates(asked, checks, spool, getattr(aggregator, "needs_counts", ()), standings)
         if summing is None
         else SummedUpdates(asked, checks, *summing)
     )

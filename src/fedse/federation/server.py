@@ -21,6 +21,7 @@ from fedse.events import ClientFinished, Evaluated, RoundFinished, RoundStarted,
 from fedse.federation.checks import CheckOptions
 from fedse.federation.client_status import client_status
 from fedse.federation.exchange import Exchange, ParticipationOptions, Summing
+from fedse.federation.governance import standings
 from fedse.federation.invalid_actions import mostly_invalid
 from fedse.federation.library import library_of
 from fedse.federation.promotion import PromotionOptions, confirmed, doubted
@@ -108,6 +109,7 @@ class Server:
                 self.shares,
                 earlier_norms(self.run, state.round),
                 self.library,
+                standings(self.run, state.round) if self.checks.governance else None,
             )
             state, report = self._promoted(state, report)
             self._save(state, report)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedse.errors import FedseError
+from fedse.evaluation.forgetting import forgetting
 from fedse.evaluation.learned_shares import learned_shares
 from fedse.evaluation.side_by_side import side_by_side
 from fedse.experience.buffer_file import sources
@@ -32,6 +33,10 @@ def clients(shown: Shown, names: list[str]) -> dict[str, Any]:
         for name, rounds in side_by_side(shown.run).items()
     }
     found["learned_shares"] = learned_shares(shown.run)
+    found["forgotten"] = {
+        name: {number: known.forgotten for number, known in rounds.items()}
+        for name, rounds in forgetting(shown.run).items()
+    }
     return found
 
 

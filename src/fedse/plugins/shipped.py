@@ -59,7 +59,9 @@ KNOWN: dict[str, dict[str, str]] = {
         "world": "fedse.judges.world:WorldJudge",
         "few_tokens": "fedse.judges.few_tokens:FewTokens",
     },
-    "probe": {},
+    "probe": {
+        "drift": "fedse.probes.drift:Drift",
+    },
     "filter": {
         "success": "fedse.filters.success:Success",
         "none": "fedse.filters.none:KeepAll",

@@ -11,7 +11,8 @@ export function Clients({ source, run, asked, version, go }) {
   if (error) return html`<${Empty} title="This cannot be shown">${error}<//>`;
   if (!found) return html`<p class="wait">Reading the reports…</p>`;
   const names = found.clients;
-  const { rounds, buffers, side_by_side: pairs = {}, learned_shares: shares = {} } = found;
+  const { rounds, buffers, side_by_side: pairs = {}, learned_shares: shares = {}, forgotten = {} } = found;
+  const adapters = [...new Set(Object.values(forgotten).flatMap((rows) => Object.keys(rows).map(Number)))].sort((one, other) => one - other);
   const series = (value) => names.map((name, colour) => ({ name, colour, points: rounds.map((round) => ({ x: round.round, y: value(round.clients[name] || {}) })) })).filter((one) => one.points.some((point) => point.y !== null && point.y !== undefined));
   const chart = (title, note, value, show) => {
     const lines = series(value);
@@ -45,6 +46,9 @@ export function Clients({ source, run, asked, version, go }) {
     ${Object.keys(shares).length > 0 && html`<${Panel} title="What a lesson is made of" note="share of each world in the tokens that a client learned from"><${Legend} names=${Object.keys(shares)} /><${LineChart} label="Shares of the worlds in each lesson" range=${[0, 1]} show=${(y) => f.percent(y, 0)}
       series=${Object.entries(shares).map(([name, rows]) => ({ name, points: Object.entries(rows).map(([round, y]) => ({ x: Number(round), y })) }))} />
       <${Numbers} title="Shares" columns=${["world", ...rounds.map((round) => `round ${round.round}`)]} rows=${Object.entries(shares).map(([name, rows]) => [name, ...rounds.map((round) => f.percent(rows[round.round], 0))])} /><//>`}
+    ${Object.keys(forgotten).length > 0 && html`<${Panel} title="What was forgotten" note="how far success on the same validation tasks is below its best round before; below 0, the adapter is the best so far"><${Legend} names=${Object.keys(forgotten)} /><${LineChart} label="What was forgotten in each world over rounds" show=${(y) => f.percent(y, 0)}
+      series=${Object.entries(forgotten).map(([name, rows]) => ({ name, points: Object.entries(rows).map(([round, y]) => ({ x: Number(round), y })) }))} />
+      <${Numbers} title="Forgotten" columns=${["world", ...adapters.map((round) => `after round ${round}`)]} rows=${Object.entries(forgotten).map(([name, rows]) => [name, ...adapters.map((round) => f.percent(rows[round] ?? null, 0))])} /><//>`}
   </div>`;
 }
 
