@@ -92,7 +92,7 @@ def test_only_the_temperature_is_another() -> None:
 
 
 def test_a_run_that_stopped_takes_the_same_temperatures(table_experiment: Make, tmp_path: Path) -> None:
-    keys = {"curriculum": {"name": "b_star", "tasks": 2, "samples": 2}, "method": "local"}
+    keys = {"curriculum": {"name": "b_star", "tasks": 2, "samples": 2}, "method": "local_se"}
     whole = fedse.run(table_experiment(**keys, rounds=2), tmp_path / "whole")
     for rounds in (1, 2):
         halting = fedse.run(table_experiment(**keys, rounds=rounds), tmp_path / "halting")

@@ -49,6 +49,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "variations": "fedse.curricula.variations:Variations",
         "self_play": "fedse.curricula.self_play:SelfPlay",
         "proposed": "fedse.curricula.proposed:Proposed",
+        "break_and_fix": "fedse.curricula.break_and_fix:BreakAndFix",
     },
     "rescue": {
         "none": "fedse.rescues.none:NoRescue",
