@@ -69,8 +69,8 @@ def test_replies_are_those_of_the_model_here(server: str, route: str, model: Tin
         sampled = replies(policy, model, temperature=1.0)
         assert all(len(ids) == len(log_probs) for own in sampled.values() for ids, log_probs in own)
         assert policy.usage.decoded > 0 and policy.usage.prefilled > 0
-        policy.stop()
-    assert not list(tmp_path.iterdir())
+        del policy
+    assert not list(tmp_path.iterdir())  # A run that has ended leaves nothing behind.
 
 
 def test_another_model_behind_the_address_is_found_before_a_run(model: Tiny) -> None:

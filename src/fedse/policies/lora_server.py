@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -69,6 +70,8 @@ class LoraServerPolicy(Asking[Sampled]):
         self._closing = model.chat.reply("")[-1]
         self._server = SERVERS[self.options.server](self.options)
         self._folder = Path(tempfile.mkdtemp(prefix="fedse-adapters-", dir=self._within()))
+        # A policy is never told that a run has ended.
+        self._removed = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._loaded = ""
         try:
             # A wrong address, a server without LoRA or with another model is found before there is a run to spoil.
@@ -146,4 +149,4 @@ class LoraServerPolicy(Asking[Sampled]):
 
     def stop(self) -> None:
         self._server.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._removed()
