@@ -19,6 +19,7 @@ from fedse.clients.site import Place
 from fedse.errors import BadInput
 from fedse.experience.buffer import Buffer
 from fedse.seeds import generator
+from fedse.starts.canaries import CATEGORY
 from fedse.starts.demonstrations import demonstrate
 from fedse.types import Outcome, Purpose, Task, Trajectory
 from fedse.worlds.answers import BREAKING
@@ -54,8 +55,8 @@ def candidates(client: Client, rounds: Sequence[int], elsewhere: Collection[Ids]
 
 
 def _begun(buffer: Buffer) -> dict[tuple[str, str], Ids]:
-    """What the buffer began with, by world and task."""
-    return {(item.world, item.task): item.token_ids for item in buffer.read(0)}
+    """What the buffer began with, by world and task. Canaries are not of the expert's kind."""
+    return {(item.world, item.task): item.token_ids for item in buffer.read(0) if item.category != CATEGORY}
 
 
 def _of_world(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedse.audits.candidates import Candidates, candidates
+from fedse.audits.left_site import without
 from fedse.audits.likelihood import losses
 from fedse.audits.rates import Rates, rates
 from fedse.audits.references import references, remembered
@@ -54,22 +55,31 @@ def check_buffers(run: RunView) -> None:
         )
 
 
-def audit(federation: Federation, client: Client, number: int, others: Sequence[Path] = ()) -> dict[str, Any]:
-    """What every seat finds out about a client in a round, stored in the run; with `others`, runs to compare it with."""
+def audit(
+    federation: Federation, client: Client, number: int, others: Sequence[Path] = (), left: Sequence[Path] = ()
+) -> dict[str, Any]:
+    """What every seat finds out about a client in a round, stored in the run. `others` are runs to compare it with, `left`
+    runs that the client had left."""
+    later = without(left, client.name, federation.server.load(0).adapter)
     known = references(others, federation.experiment, client.name, number)
     took_part = rounds_of(federation.run, client.name, number)
     found = seen(federation.server, client, number) if number in took_part else None
     if found is None:
-        raise BadInput(f"client '{client.name}' sent no update in round {number}: choose another with --round.")
+        raise no_update(client.name, number)
     assert federation.components is not None, "checked before"
     model: Any = federation.components.model
-    elsewhere = remembered(federation.run.path / "clients", but=client.name).union(*(item.learned for item in known))
+    elsewhere = remembered(federation.run.path / "clients", but=client.name).union(
+        *(item.learned for item in known), *(item.learned for item in later)
+    )
     sets = candidates(client, took_part, elsewhere, model.context)
     attempted = list(attacks(found, [item.seen for item in known]))
+    attempted += [attack for item in later for attack in item.attacks(found.initial)]
     worlds = [_of_world(item, attempted, lambda adapter, given: losses(model, adapter, given)) for item in sets]
     result = {"client": client.name, "round": number, "adapter": federation.run.digest_of(number), "worlds": worlds}
     if known:
         result["references"] = [item.run.name for item in known]
+    if later:
+        result["without"] = [item.run.name for item in later]
     path = federation.run.path / "evaluations" / f"audit-{number:04d}-{client.name}.json"
     atomic.write_text(path, json.dumps(result, indent=2) + "\n")
     return result
@@ -107,6 +117,10 @@ def alike(world: Mapping[str, Any]) -> bool:
 def _told(measured: Rates) -> dict[str, Any]:
     told = asdict(measured)
     return {name: told[name] for name in ("auc", "auc_interval", "tpr", "tpr_interval")}
+
+
+def no_update(client: str, number: int) -> BadInput:
+    return BadInput(f"client '{client}' sent no update in round {number}: choose another with --round.")
 
 
 def rounds_of(run: RunView, client: str, number: int) -> list[int]:

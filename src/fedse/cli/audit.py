@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedse.cli.audit_tables import audit_table, too_few
+from fedse.cli.audit_tables import audit_table, canary_table, projection_table, too_few
 from fedse.cli.console import make_console, say
 
 
@@ -22,6 +22,18 @@ def audit(
         list[Path] | None,
         typer.Option(help="Another run of the same experiment with another seed, for RMIA; one or two are enough."),
     ] = None,
+    without: Annotated[
+        list[Path] | None,
+        typer.Option(help="A run that went on, or was made again, without the client: what of it is left there?"),
+    ] = None,
+    projection: Annotated[
+        bool,
+        typer.Option("--projection", help="Look for members in the span of single updates instead (ProjRes)."),
+    ] = False,
+    canaries: Annotated[
+        bool,
+        typer.Option("--canaries", help="Look for planted canaries instead (`start: canaries`), and bound epsilon."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Try membership inference from the seats of the hub, another site and a reader of the final adapter.
@@ -30,12 +42,20 @@ def audit(
     """
     from fedse.audits.membership import audit as measure
     from fedse.audits.membership import check_auditable, check_buffers
+    from fedse.audits.planted import audit_canaries, with_canaries
+    from fedse.audits.projection_curve import projection_curve
     from fedse.errors import BadInput
     from fedse.experiments.options import experiment_of
     from fedse.experiments.running import open_run
     from fedse.plugins import nearest
     from fedse.runs.reading import RunView
 
+    if projection + canaries + bool(reference or without) > 1:
+        raise BadInput(
+            "--projection and --canaries are audits of their own: ask for one at a time, and without other runs."
+        )
+    if without and not client:
+        raise BadInput("--without is about one client: name it with --client.")
     view = RunView.existing(run)
     check_buffers(view)
     experiment = experiment_of(view.path)
@@ -53,13 +73,18 @@ def audit(
         chosen = number or federation.run.last_round() or 0
         # A run of an older fedse has not noted who contributed.
         asked = [client] if client else federation.server.load(chosen).contributed or experiment.learners()
-        found = [
-            measure(federation, item, chosen, reference or ()) for item in federation.clients if item.name in asked
-        ]
+        clients = [item for item in federation.clients if item.name in asked]
+        if projection:
+            found = [projection_curve(federation, item, chosen) for item in clients]
+        elif canaries:
+            found = [audit_canaries(federation, item, chosen) for item in with_canaries(federation, clients)]
+        else:
+            found = [measure(federation, item, chosen, reference or (), without or ()) for item in clients]
     if as_json:
         say(json.dumps(found, indent=2))
         return
     console = make_console()
+    table = projection_table if projection else canary_table if canaries else audit_table
     for result in found:
         for world in result["worlds"]:
-            console.print(audit_table(result, world) if world["rows"] else too_few(result, world))
+            console.print(table(result, world) if world["rows"] else too_few(result, world))

@@ -51,3 +51,49 @@ def audit_table(result: Mapping[str, Any], world: Mapping[str, Any]) -> Table:
             f"{100 * least:.1f}-{100 * most:.1f}",
         )
     return table
+
+
+def projection_table(result: Mapping[str, Any], world: Mapping[str, Any]) -> Table:
+    counts = f"{world['members']} members, {world['others']} non-members"
+    table = Table(
+        title=f"What the hub finds in single updates of {result['client']} by projection ({world['world']}, round "
+        f"{result['round']}, {counts})",
+        caption="AUC 0.5 is guessing, 1 is certainty; TPR: members found at 1 % false positives (%); means over the "
+        "updates, range: the lowest and the highest AUC",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("update")
+    for column in ("trajectories", "updates", "AUC", "range", "TPR"):
+        table.add_column(column, justify="right")
+    for row in world["rows"]:
+        low, high = row["auc_range"]
+        table.add_row(
+            row["update"],
+            str(row["trajectories"] or "all"),
+            str(row["updates"]),
+            f"{row['auc']:.3f}",
+            f"{low:.3f}-{high:.3f}",
+            f"{100 * row['tpr']:.1f}",
+        )
+    return table
+
+
+def canary_table(result: Mapping[str, Any], world: Mapping[str, Any]) -> Table:
+    upper = result["upper_bound"]
+    accounted = "no noise, so no upper bound" if upper is None else f"upper bound of the accountant {upper:.2f}"
+    table = Table(
+        title=f"Which canaries of {result['client']} can be told ({world['world']}, round {result['round']}, "
+        f"{world['planted']} of {world['canaries']} planted)",
+        caption=f"epsilon is at least so much at delta {result['delta']:g} (95 %, each row by itself); {accounted}",
+        title_justify="left",
+        caption_justify="left",
+    )
+    for column in ("who, and what they see", "attack"):
+        table.add_column(column)
+    for column in ("AUC", "epsilon at least", "right guesses"):
+        table.add_column(column, justify="right")
+    for row in world["rows"]:
+        told = f"{row['right']} of {row['guesses']}"
+        table.add_row(row["seat"], row["attack"], f"{row['auc']:.3f}", f"{row['epsilon']:.2f}", told)
+    return table

@@ -34,6 +34,7 @@ KNOWN: dict[str, dict[str, str]] = {
     "start": {
         "demonstrations": "fedse.starts.demonstrations:Demonstrations",
         "recorded": "fedse.starts.recorded:Recorded",
+        "canaries": "fedse.starts.canaries:Canaries",
         "none": "fedse.starts.none:NoDemonstrations",
     },
     "curriculum": {

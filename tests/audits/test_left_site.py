@@ -1,0 +1,52 @@
+"""Runs without a client: every adapter that they broadcast is looked at, and runs that do not fit are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fedse
+from fedse.audits.left_site import without
+from fedse.audits.seats import scores
+from fedse.errors import BadInput
+from fedse.experience.buffer import read_file
+from fedse.experiments.options import Experiment
+from fedse.runs.reading import RunView
+from fedse.runs.shared_adapter import shared_adapter
+from fedse.types import Adapter
+from fedse_command import command
+
+
+def test_every_broadcast_of_a_run_that_the_client_had_left_is_looked_at(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    made = table_experiment()
+    folder = fedse.run(made, tmp_path).folder
+    last = folder / f"rounds/{made.rounds:04d}/adapter"
+    quiet = {**made.clients, "west": made.clients["west"].model_copy(update={"learns": False})}
+    left = fedse.run(table_experiment(name="left", clients=quiet, start_adapter=str(last)), tmp_path).folder
+    whole = shared_adapter(RunView.existing(folder), made.rounds)
+    (found,) = without([left], "west", whole)
+    assert found.adapters[0].digest() == whole.digest() and len(found.adapters) == made.rounds + 1
+    assert found.learned == {item.token_ids for item in read_file(left / "clients/east/buffer.sqlite")}
+    tried = list(found.attacks(whole))
+    assert [(attack.seat, attack.name) for attack in tried[2:4]] == [
+        ("reader, left round 1", "loss"),
+        ("reader, left round 1", "change since the beginning"),
+    ]
+    assert scores(tried[1], lambda adapter: [float(adapter.size)]) == [0.0]
+    with pytest.raises(BadInput, match="client 'east' learns in it"):
+        without([left], "east", whole)
+    with pytest.raises(BadInput, match="other tensors"):
+        without([left], "west", Adapter({}))
+
+
+def test_the_command_asks_for_one_client_and_one_audit(tmp_path: Path) -> None:
+    for arguments, sentence in [
+        (("run", "--without", "other"), "name it with --client"),
+        (("run", "--projection", "--reference", "other"), "audits of their own"),
+    ]:
+        done = command("audit", *arguments, folder=tmp_path)
+        assert done.returncode == 2 and sentence in " ".join(done.stderr.split()), done.stderr
