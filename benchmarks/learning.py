@@ -31,7 +31,6 @@ import numpy as np
 import torch
 from learning_work import model_of, random_trajectories, trajectories_of_recipe
 
-from fedse.learners.cases import examples_of, group
 from fedse.learners.imitation import Imitation
 from fedse.networks.swap import load_adapter, read_adapter
 from fedse.networks.training.kept_passes import KeptPasses
@@ -39,6 +38,7 @@ from fedse.networks.training.lora_vector import LoraVector
 from fedse.networks.training.padded_network import PaddedNetwork
 from fedse.networks.training.passes import PaddedPass
 from fedse.networks.training.token_packing import Example
+from fedse.objectives.cases import examples_of, group
 from fedse.types import Adapter, Lesson, Trajectory
 
 KEY = 1

@@ -24,7 +24,7 @@ LAYERS = [
     {"plugins"},
     {"adapters"},
     {"networks"},
-    {"worlds", "models", "experience", "runs", "privacy"},
+    {"worlds", "models", "experience", "runs", "privacy", "objectives"},
     {"policies", "rollouts", "learners", "aggregators"},
     {"evaluation", "starts", "filters"},
     {"clients"},

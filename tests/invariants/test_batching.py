@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from fedse.errors import BadInput
-from fedse.learners.cases import examples_of
 from fedse.learners.imitation import Imitation
 from fedse.networks.decoding.stepwise import StepwiseDecoder
 from fedse.networks.swap import load_adapter, log_probabilities
 from fedse.networks.training.passes import pass_for
+from fedse.objectives.cases import examples_of
 from fedse.policies.transformer import TransformerPolicy
 from fedse.rollouts.player import Player
 from fedse.seeds import generator, stream

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from fedse.errors import BadInput, GpuFull
-from fedse.learners.cases import examples_of, group
 from fedse.learners.fitting import Fitting, pull_back
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.models.table import Table
 from fedse.networks.swap import load_adapter, read_adapter
 from fedse.networks.training.parallel_passes import ParallelPasses
+from fedse.objectives.cases import examples_of, group
 from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Lesson
 from fedse.worlds.maze import Maze

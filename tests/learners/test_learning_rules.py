@@ -15,18 +15,21 @@ import torch
 from torch.nn import functional
 
 import fedse
-from fedse.learners.cases import CreditedExample, examples_of
-from fedse.learners.dpo import Dpo, DpoLoss
-from fedse.learners.group_policy_gradient import ClippedRatio, GroupPolicyGradient
-from fedse.learners.groups import advantages, groups_of, uniform_share, win_shares
-from fedse.learners.kto import Kto, KtoLoss
-from fedse.learners.objective import Objective, Scored, Weighed
-from fedse.learners.self_imitation import WeightedLikelihood
-from fedse.learners.sppo import SppoLoss
+from fedse.learners.dpo import Dpo
+from fedse.learners.group_policy_gradient import GroupPolicyGradient
+from fedse.learners.kto import Kto
 from fedse.networks.training.lora_vector import LoraVector
 from fedse.networks.training.padded_network import PaddedNetwork
 from fedse.networks.training.passes import PackedPass, PaddedPass, Pass, pass_for
 from fedse.networks.training.token_packing import Example
+from fedse.objectives.cases import CreditedExample, examples_of
+from fedse.objectives.clipped_ratio import ClippedRatio
+from fedse.objectives.dpo_loss import DpoLoss
+from fedse.objectives.groups import advantages, groups_of, uniform_share, win_shares
+from fedse.objectives.kto_loss import KtoLoss
+from fedse.objectives.objective import Objective, Scored, Weighed
+from fedse.objectives.sppo_loss import SppoLoss
+from fedse.objectives.weighted_likelihood import WeightedLikelihood
 from fedse.policies.transformer import TransformerPolicy
 from fedse.rollouts.player import Player
 from fedse.runs.reading import RunView

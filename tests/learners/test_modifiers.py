@@ -13,12 +13,13 @@ import torch
 
 import fedse
 from fedse.errors import BadInput
-from fedse.learners.cases import CreditedExample
-from fedse.learners.covariance import Covariance
-from fedse.learners.group_policy_gradient import ClippedRatio, GroupPolicyGradient
-from fedse.learners.groups import groups_of, solved_share
-from fedse.learners.objective import Scored
-from fedse.learners.set_advantages import set_advantages
+from fedse.learners.group_policy_gradient import GroupPolicyGradient
+from fedse.objectives.cases import CreditedExample
+from fedse.objectives.clipped_ratio import ClippedRatio
+from fedse.objectives.covariance import Covariance
+from fedse.objectives.groups import groups_of, solved_share
+from fedse.objectives.objective import Scored
+from fedse.objectives.set_advantages import set_advantages
 from fedse.types import Lesson, Outcome, Purpose, Step, Trajectory
 
 CREDITS = (1.5, -0.8, 0.6, -1.1)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedse.learners.cases import group
 from fedse.networks.training.graph_sizes import Sizes, chosen_sizes, fitting
 from fedse.networks.training.token_packing import micro_batches, pack
+from fedse.objectives.cases import group
 from padded_reference import conversations
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedse.learners.cases import examples_of
 from fedse.networks.training.token_packing import micro_batches, opening_of
+from fedse.objectives.cases import examples_of
 from fedse.types import Adapter, Trajectory
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from fedse.errors import BadInput
-from fedse.learners.cases import Case
 from fedse.learners.imitation import Imitation, ImitationOptions
+from fedse.objectives.cases import Case
 from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.privacy.accountant import enough_noise, epsilon
 from fedse.types import Lesson

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedse.learners.cases import Case, CreditedExample, Unit, group, units_of
-from fedse.learners.objective import Objective, Scored, Values
 from fedse.networks.training.passes import Importance, Pass
 from fedse.networks.training.token_packing import Example, micro_batches, opening_of
+from fedse.objectives.cases import Case, CreditedExample, Unit, group, units_of
+from fedse.objectives.objective import Objective, Scored, Values
 from fedse.stopwatch import during
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import Field
 
 from fedse.errors import BadInput, GpuFull
-from fedse.learners.cases import Case
-from fedse.learners.objective import Objective
+from fedse.objectives.cases import Case
+from fedse.objectives.objective import Objective
 from fedse.plugins import PluginOptions
 from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.stopwatch import during

@@ -1,23 +1,16 @@
-"""KTO (arXiv 2402.01306): successes up, failures down, without pairs and without groups.
-
-r = log pi / pi_ref, summed over the agent's tokens; a success loses desirable_weight (1 - sigmoid(beta (r - z))), a failure
-undesirable_weight (1 - sigmoid(beta (z - r))). The reference pi_ref is the adapter with which the round began. The paper
-and TRL estimate the reference point z from prompts with the replies of others, which a trajectory cannot have: here z is
-the mean of r over the batch, at least 0, and no gradient goes through it.
-"""
+"""KTO: what is remembered becomes likelier, the round's failures less likely (`objectives/kto_loss.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import numpy as np
 from pydantic import Field
 
-from fedse.learners.cases import Case
 from fedse.learners.imitation import Imitation, ImitationOptions
-from fedse.learners.objective import Objective, Scored, Weighed
+from fedse.objectives.cases import Case
+from fedse.objectives.kto_loss import KtoLoss
+from fedse.objectives.objective import Objective
 from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.types import Lesson, Outcome
 
@@ -53,26 +46,3 @@ class Kto(Imitation):
         del cases  # Nothing depends on what else is in the round.
         beta = at(self.options.beta, self._round)
         return KtoLoss(beta, self.options.desirable_weight, self.options.undesirable_weight)
-
-
-@dataclass(frozen=True)
-class KtoLoss:
-    beta: float
-    desirable: float
-    undesirable: float
-
-    def weigh(self, batch: Sequence[Scored]) -> Weighed:
-        ratios = np.array([item.log_ratio.sum() for item in batch])
-        signs = np.array([item.example.credit for item in batch])
-        weights = np.where(signs > 0, self.desirable, self.undesirable)
-        above = self.beta * signs * (ratios - max(0.0, float(ratios.mean())))
-        values = (1 + np.tanh(above / 2)) / 2  # The logistic function, without overflow.
-        slopes = weights * self.beta * signs * values * (1 - values) / len(batch)
-        return Weighed(
-            [np.full(len(item.now), slope) for item, slope in zip(batch, slopes, strict=True)],
-            float((weights * (1 - values)).mean()),
-            {
-                "success_log_ratio": float(ratios[signs > 0].mean()) if (signs > 0).any() else 0.0,
-                "failure_log_ratio": float(ratios[signs < 0].mean()) if (signs < 0).any() else 0.0,
-            },
-        )

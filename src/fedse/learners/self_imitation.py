@@ -7,15 +7,13 @@ over the other attempts at the task, and what is no better than they are counts 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from fedse.learners.cases import Case
-from fedse.learners.groups import Scale, advantages, groups_of, uniform_share
 from fedse.learners.imitation import Imitation, ImitationOptions
-from fedse.learners.objective import Objective, Scored, Weighed
+from fedse.objectives.cases import Case
+from fedse.objectives.groups import Scale, advantages, groups_of, uniform_share
+from fedse.objectives.objective import Objective
+from fedse.objectives.weighted_likelihood import WeightedLikelihood
 from fedse.types import Lesson
 
 
@@ -43,14 +41,3 @@ class SelfImitation(Imitation):
 
     def told_of(self, lesson: Lesson) -> Mapping[str, float]:
         return {"uniform_groups": uniform_share(groups_of(lesson.fresh))}
-
-
-@dataclass(frozen=True)
-class WeightedLikelihood:
-    """The mean over the batch's tokens of advantage times negative log-likelihood."""
-
-    def weigh(self, batch: Sequence[Scored]) -> Weighed:
-        tokens = sum(len(item.now) for item in batch)
-        weights = [np.full(len(item.now), item.example.credit / tokens) for item in batch]
-        loss = -sum(float((own * item.now).sum()) for own, item in zip(weights, batch, strict=True))
-        return Weighed(weights, loss)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedse.errors import BadInput
-from fedse.learners.cases import examples_of, group
 from fedse.networks.training.token_packing import Example
+from fedse.objectives.cases import examples_of, group
 from fedse.types import Outcome, Purpose, Trajectory
 
 

@@ -14,7 +14,7 @@ from math import comb
 import numpy as np
 
 from fedse.errors import BadInput
-from fedse.learners.groups import Group
+from fedse.objectives.groups import Group
 from fedse.types import Trajectory
 
 _MOST_SETS = 20_000

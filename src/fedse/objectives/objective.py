@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fedse.learners.cases import CreditedExample
+from fedse.objectives.cases import CreditedExample
 
 Values = npt.NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedse.learners.objective import Scored, Values
+from fedse.objectives.objective import Scored, Values
 
 Mask = npt.NDArray[np.bool_]
 _BETWEEN = (1.0, 5.0)
