@@ -25,6 +25,7 @@ LAYERS = [
     {"adapters"},
     {"networks"},
     {"worlds", "models", "experience", "runs", "privacy", "objectives"},
+    {"fitting"},
     {"policies", "rollouts", "learners", "aggregators"},
     {"evaluation", "starts", "filters"},
     {"clients"},
@@ -37,8 +38,8 @@ LAYERS = [
     {"__main__"},
 ]
 TORCH_AT_IMPORT = {
-    "learners/fitting.py",
-    "learners/private_fitting.py",
+    "fitting/loop.py",
+    "fitting/private_loop.py",
     "networks/decoding/graphed.py",
     "networks/decoding/graphed_network.py",
     "networks/decoding/llama_forward.py",

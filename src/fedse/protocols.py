@@ -58,19 +58,15 @@ class Chat(Protocol):
 
     def opening(self, rules: str) -> list[int]:
         """The rules as first message and the agent's fixed acceptance, which is not learned from."""
-        ...
 
     def turn(self, observation: str) -> list[int]:
         """An observation and everything up to where the agent's reply begins."""
-        ...
 
     def reply(self, text: str) -> list[int]:
         """A reply the agent did not sample (a demonstration), with its end-of-turn id."""
-        ...
 
     def text(self, ids: Sequence[int]) -> str:
         """What a sampled reply says, without delimiters."""
-        ...
 
 
 class Model(Protocol):
@@ -82,7 +78,6 @@ class Model(Protocol):
 
     def initial_adapter(self, seed: int) -> Adapter:
         """The adapter before any round: it changes nothing about the base model."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,23 +113,18 @@ class Policy(Protocol):
 
     def load(self, adapter: Adapter) -> None:
         """Answer with this adapter from now on. No conversation may be open."""
-        ...
 
     def open(self, opening: Sequence[int], sampling: Sampling) -> int:
         """Take a free slot for a conversation that begins with these ids."""
-        ...
 
     def extend(self, slot: int, ids: Sequence[int]) -> None:
         """Append a turn; the agent's reply to it is due."""
-        ...
 
     def ready(self) -> list[Reply]:
         """Work until at least one due reply is complete and return the complete ones."""
-        ...
 
     def close(self, slot: int) -> None:
         """Free the slot."""
-        ...
 
 
 class Start(Protocol):
@@ -164,7 +154,6 @@ class CanBeChecked(Protocol):
 
     def check(self, client: str, label: str, world: Any, model: Model) -> list[Warned]:
         """What the user should read. Raises `BadInput` if this world could not begin."""
-        ...
 
 
 @runtime_checkable
@@ -173,7 +162,6 @@ class DependsOnFiles(Protocol):
 
     def fingerprint(self) -> str:
         """A hash of what the files hold: a run whose first round is not complete does not go on with another."""
-        ...
 
 
 @runtime_checkable
@@ -184,11 +172,18 @@ class Restricts(Protocol):
 
     def restrict(self, slot: int, actions: LegalActions) -> None:
         """Called after `extend`: the reply that is due then holds one of these."""
-        ...
 
     def require_room(self, actions: LegalActions) -> None:
         """Raises `BadInput` where no reply could hold all of them."""
-        ...
+
+
+@runtime_checkable
+class Forks(Protocol):
+    """A policy that can copy a conversation, to go on with it in several ways."""
+
+    def fork(self, slot: int, sampling: Sampling | None = None) -> int:
+        """Take a free slot for a copy of a conversation of which no reply is due. Its replies are drawn as those of the
+        other would be, or by a sampling of its own."""
 
 
 class Past(Protocol):
@@ -196,11 +191,9 @@ class Past(Protocol):
 
     def attempts(self, world: str = "") -> Sequence[Attempt]:
         """Every exploration before this round, from a task's beginning, oldest first; of one world, or of all of them."""
-        ...
 
     def remembered(self, world: str) -> Sequence[Trajectory]:
         """What the buffer holds of a world before this round, oldest first; what it began with is there from round 2 on."""
-        ...
 
 
 class Curriculum(Protocol):
@@ -240,7 +233,6 @@ class Probe(Protocol):
 
     def score(self, task: RoundTask, played: Sequence[Trajectory]) -> Sequence[WorldScore]:
         """What came of the episodes it planned."""
-        ...
 
 
 @runtime_checkable
@@ -260,11 +252,9 @@ class Shares(Protocol):
 
     def give(self, round: int) -> Tensors:
         """What leaves at the end of a round: float32 tensors under words like `counts`."""
-        ...
 
     def take(self, round: int, merged: Tensors) -> None:
         """What came of the last round in which anybody gave something; empty before."""
-        ...
 
 
 class Filter(Protocol):
@@ -286,29 +276,26 @@ class Mix(Protocol):
 
     def compose(self, sent: Sent, kept: Tensors) -> Adapter:
         """What the client plays and learns with. `kept` is what stayed after its last round; nothing before its first."""
-        ...
 
     def lessons(self, sent: Sent, adapter: Adapter) -> Lessons:
         """The adapters to learn from, one after another (`learned = yield adapter`); returns the one whose shared part is
         sent. `adapter` is what `compose` made."""
-        ...
 
     def keep(self, learned: Adapter) -> Tensors:
         """What stays at the client, beside the tensors that it trains and does not send."""
-        ...
 
 
 class Learner(Protocol):
     """Fits an adapter to trajectories, starting from the broadcast one, with a fresh optimiser.
 
     Tensors in `lesson.start.frozen` come back as they were. A class with `learns_from_failures = True` is also given what
-    the round explored, whatever came of it (`lesson.fresh`), even where nothing is remembered. Metrics beyond the usual
+    the round explored, whatever came of it (`lesson.fresh`), even where nothing is remembered; one with
+    `learns_from_own_adapter = True` what the client's last round of learning made (`lesson.own`). Metrics beyond the usual
     ones (`privacy.names.METRICS`) have to be named in an attribute `metrics` of the class; all others leave as `other`.
     """
 
     def learn(self, lesson: Lesson) -> Learned | None:
         """The adapter and its metrics, or None to abstain: the client then sends no update."""
-        ...
 
 
 @runtime_checkable
@@ -317,7 +304,6 @@ class FollowsRounds(Protocol):
 
     def enter(self, round: int) -> None:
         """Called before the lessons of a round."""
-        ...
 
 
 @runtime_checkable
@@ -329,7 +315,6 @@ class LearnsTogether(Learner, Protocol):
 
     def learn_together(self, lessons: Sequence[Lesson]) -> Sequence[Learned | None]:
         """What `learn` would return for each."""
-        ...
 
 
 class StoredUpdate(Protocol):
@@ -366,7 +351,6 @@ class DependsOnNumbers(Protocol):
 
     def advice(self, clients: int) -> str:
         """A sentence for the user when so many take part in a round, or nothing."""
-        ...
 
 
 class Engine(Protocol):
@@ -377,11 +361,9 @@ class Engine(Protocol):
 
     def send(self, tasks: Mapping[str, RoundTask]) -> None:
         """Bring each client its task. A client whose last task is not answered yet is never sent another."""
-        ...
 
     def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
         """The answers that have arrived since the last call; waits for one, at most about so many seconds."""
-        ...
 
 
 @runtime_checkable

@@ -202,6 +202,8 @@ class Lesson(NamedTuple):
     """What was explored in this round, failures included, for a learner that asks for it."""
     secret: bytes = b""
     """Known at this site alone, for a learner that draws noise."""
+    own: Adapter | None = None
+    """What the client's last lesson of an earlier round made, for a learner that asks for it."""
 
 
 Learned = tuple[Adapter, Mapping[str, float]]

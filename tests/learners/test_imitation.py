@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedse.errors import BadInput, GpuFull
-from fedse.learners.fitting import Fitting, pull_back
+from fedse.fitting.loop import Fitting, pull_back
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.models.table import Table
 from fedse.networks.swap import load_adapter, read_adapter

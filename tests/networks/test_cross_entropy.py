@@ -18,7 +18,7 @@ def test_loss_and_gradient_are_torchs(most_logits: int, biased: bool) -> None:
     )
     wanted = (each * importance).sum()
     (wanted_gradient,) = torch.autograd.grad(3 * wanted, hidden)
-    found = linear_cross_entropy(hidden, weight, bias, targets, importance, most_logits)
+    found = linear_cross_entropy(hidden, weight, bias, targets, importance, most_logits=most_logits)
     (gradient,) = torch.autograd.grad(3 * found, hidden)
     assert found.item() == pytest.approx(wanted.item(), rel=1e-5)
     assert torch.allclose(gradient, wanted_gradient, atol=1e-5)

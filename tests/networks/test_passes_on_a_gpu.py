@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -15,7 +16,9 @@ from fedse.models.tiny import Tiny
 from fedse.networks.swap import load_adapter
 from fedse.networks.training.lora_vector import LoraVector
 from fedse.networks.training.packed_llama import PackedLlama
+from fedse.networks.training.padded_network import PaddedNetwork
 from fedse.networks.training.passes import PackedPass, PaddedPass, Pass, RecordedPass, pass_for
+from fedse.networks.training.soft_targets import SoftTargets
 from fedse.networks.training.token_packing import Example
 from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Lesson
@@ -73,8 +76,6 @@ def test_bfloat16_is_as_near_to_the_true_gradient_as_the_padded_pass(way: str, o
         vector = LoraVector(net)
         through: Pass = PackedPass(vector, PackedLlama(net, vector))
     elif way == "padded":
-        from fedse.networks.training.padded_network import PaddedNetwork
-
         vector = LoraVector(net)
         through = PaddedPass(vector, PaddedNetwork(net, vector))
     else:
@@ -121,6 +122,34 @@ def test_a_pass_reads_the_frozen_tensors_of_the_adapter_that_it_holds_now(
         second.begin(beside)
         assert distance(gradient_of(first, examples, 90)[1], true[id(held)]) < nearest
         assert distance(gradient_of(second, examples, 90)[1], true[id(beside)]) < nearest
+
+
+@pytest.mark.parametrize(("dtype", "way", "nearest"), [("bfloat16", RecordedPass, 0.15), ("float32", PackedPass, 1e-4)])
+def test_soft_targets_go_through_without_a_recording_and_beside_recorded_ones(
+    dtype: str, way: type[Pass], nearest: float
+) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = False
+    net = network(getattr(torch, dtype))
+    examples = conversations(400, 250, opening=90, vocabulary=1000)
+    through = pass_for(net, checkpointing=False)
+    assert type(through) is way
+    _, hard = gradient_of(through, examples, 90)
+    told = through.likely_tokens(examples, 90, 1000)
+    random = np.random.default_rng(0)
+    soft = SoftTargets(told.ids[:, 3:9], random.random((len(told.ids), 6)).astype(np.float32))
+    through.vector.gradient.zero_()
+    loss, _ = through.add_gradient(examples, 90, 0.5, soft)
+    found = through.vector.gradient.clone()
+    exact = network(torch.bfloat16).float() if dtype == "bfloat16" else net
+    vector = LoraVector(exact)
+    padded = PaddedNetwork(exact, vector)
+    wanted, _ = padded.add_gradient(examples, 0.5, soft)
+    assert loss.item() == pytest.approx(wanted.item(), rel=1e-2)
+    assert distance(found, vector.gradient) < nearest
+    likeliest, _ = padded.likely_tokens(examples, 1)
+    assert (torch.from_numpy(told.ids[:, :1]) == likeliest.cpu()).float().mean() > 0.5
+    _, again = gradient_of(through, examples, 90)
+    assert distance(again, hard) < 0.01
 
 
 def test_recording_adds_a_gradient_once_and_on_top_of_what_is_there() -> None:

@@ -16,8 +16,8 @@ from scipy import integrate, optimize, stats
 
 import fedse
 from fedse.errors import AnsweredAlready, BadInput, RunConflict
+from fedse.fitting.private_loop import PrivateFitting
 from fedse.learners.dp_imitation import DpImitation
-from fedse.learners.private_fitting import PrivateFitting
 from fedse.networks.swap import load_adapter, train_only
 from fedse.networks.training.passes import pass_for
 from fedse.privacy.accountant import enough_noise, epsilon

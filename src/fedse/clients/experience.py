@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fedse.clients.guards import checked_start
+from fedse.clients.notebook import Notebook
 from fedse.clients.site import Site
 from fedse.evaluation.metrics import score
 from fedse.experience.buffer import Buffer
@@ -31,8 +32,10 @@ class Experience:
         journal: Journal,
         failures: bool = False,
         noise: NoiseKey | None = None,
+        own: Notebook | None = None,
     ) -> None:
-        """With `failures`, a lesson also has what its round explored, whatever came of it; with `noise`, a secret."""
+        """With `failures`, a lesson also has what its round explored, whatever came of it; with `noise`, a secret; with
+        `own`, what the last round of learning made."""
         self.site = site
         self.start = start
         self.filter = filter
@@ -40,6 +43,7 @@ class Experience:
         self.journal = journal
         self.failures = failures
         self.noise = noise
+        self.own = own
 
     def past(self, round: int) -> Past:
         """Every attempt of earlier rounds, failures included."""
@@ -97,7 +101,8 @@ class Experience:
             remembered = self.buffer.read(round)
         key = stream(self.site.seed, self.site.name, round, "learn", *([number] if number > 1 else []))
         secret = self.noise.secret(round, number, adapter.digest(), *remembered) if self.noise else b""
-        return Lesson(adapter, remembered, key, fresh, secret) if remembered or fresh else None
+        own = Adapter(made, adapter.config) if self.own and (made := self.own.before(round).tensors) else None
+        return Lesson(adapter, remembered, key, fresh, secret, own) if remembered or fresh else None
 
 
 class RoundMemory:
@@ -183,9 +188,11 @@ class RoundMemory:
         finally:
             self._experience.buffer.close()
 
-    def learned(self) -> None:
-        """Note that something came of the lesson."""
+    def learned(self, adapter: Adapter) -> None:
+        """Note that this came of the lesson."""
         assert self._lesson is not None
+        if self._experience.own is not None:
+            self._experience.own.keep(self._round, adapter.tensors)
         self.counts["learned_from"] = len(self._lesson.trajectories)
         if self._lesson.fresh:
             self.counts["fresh"] = len(self._lesson.fresh)

@@ -143,6 +143,7 @@ def _build_client(
             Journal(folder / "episodes"),
             failures=capability(experiment.learner, "learns_from_failures"),
             noise=NoiseKey(folder / NOISE_KEY, not ledger.exists()) if noisy else None,
+            own=site.notebook("learner") if capability(experiment.learner, "learns_from_own_adapter") else None,
         ),
         probes={
             EVALUATION: evaluation,

@@ -20,7 +20,7 @@ from fedse.privacy.accountant import enough_noise, epsilon
 from fedse.types import Lesson
 
 if TYPE_CHECKING:
-    from fedse.learners.fitting import Fitting
+    from fedse.fitting.loop import Fitting
     from fedse.networks.training.passes import Pass
 
 
@@ -56,7 +56,7 @@ class DpImitation(Imitation):
         return super().cases(lesson)
 
     def fitting(self, through: Pass, cases: Sequence[Case], lesson: Lesson, tokens_at_once: int) -> Fitting:
-        from fedse.learners.private_fitting import PrivateFitting
+        from fedse.fitting.private_loop import PrivateFitting
 
         if not lesson.secret:
             raise BadInput(

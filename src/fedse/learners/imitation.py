@@ -17,7 +17,7 @@ from fedse.stopwatch import during
 from fedse.types import Learned, Lesson
 
 if TYPE_CHECKING:
-    from fedse.learners.fitting import Fitting
+    from fedse.fitting.loop import Fitting, Teacher
     from fedse.models.causal_lm import CausalLM
     from fedse.networks.training.passes import Pass
 
@@ -106,6 +106,11 @@ class Imitation:
         del cases
         return None
 
+    def teacher(self, lesson: Lesson) -> Teacher | None:
+        """Whose distributions the objective is given (`Scored.taught`), if it wants any."""
+        del lesson
+        return None
+
     def told_of(self, lesson: Lesson) -> Mapping[str, float]:
         """What the rule measures of a lesson before it learns."""
         del lesson
@@ -142,11 +147,10 @@ class Imitation:
 
     def fitting(self, through: Pass, cases: Sequence[Case], lesson: Lesson, tokens_at_once: int) -> Fitting:
         """The round of one adapter, to be stepped."""
-        from fedse.learners.fitting import Fitting
+        from fedse.fitting.loop import Fitting
 
         rule, settings = self.objective(cases), self._settings()
-        start = lesson.start.digest() if rule else ""
-        whole = (through, cases, self.model.context, lesson.key, rule, start)
+        whole = (through, cases, self.model.context, lesson.key, rule, lesson.start, self.teacher(lesson))
         return Fitting(*whole, tokens_at_once=tokens_at_once, **settings)
 
     def _settings(self) -> dict[str, Any]:

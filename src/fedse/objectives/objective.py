@@ -1,7 +1,8 @@
 """What a learning rule wants of the agent's tokens: any loss of their log-probabilities is a weighted likelihood.
 
 The gradient of L(log p_1, log p_2, ...) is the sum of dL/d log p_t times the gradient of log p_t. So a rule says how much
-each token counts, and one weighted pass, the same for all rules, does the rest.
+each token counts, and one weighted pass, the same for all rules, does the rest. Where a whole distribution is wanted in the
+place of a token, other tokens count beside it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fedse.networks.training.soft_targets import LikelyTokens, SoftTargets
 from fedse.objectives.cases import CreditedExample
 
 Values = npt.NDArray[np.float64]
@@ -27,6 +29,8 @@ class Scored:
     """Under the adapter as it is at this step."""
     before: Values
     """Under the adapter with which the lesson began: the reference."""
+    taught: LikelyTokens | None = None
+    """What the learner's teacher would say in the place of each token, where there is one."""
 
     @property
     def log_ratio(self) -> Values:
@@ -49,6 +53,8 @@ class Weighed:
     loss: float
     told: Mapping[str, float] = field(default_factory=dict)
     """What else the rule measured on this batch."""
+    soft: Sequence[SoftTargets] = ()
+    """For each example, other tokens that count, where a rule has such. Their loss is added to `loss` by the pass."""
 
 
 class Objective(Protocol):

@@ -88,6 +88,8 @@ KNOWN: dict[str, dict[str, str]] = {
         "dpo": "fedse.learners.dpo:Dpo",
         "sppo": "fedse.learners.sppo:Sppo",
         "self_imitation": "fedse.learners.self_imitation:SelfImitation",
+        "soft_labels": "fedse.learners.soft_labels:SoftImitation",
+        "distillation": "fedse.learners.distillation:Distillation",
         "none": "fedse.learners.none:NoLearning",
         "table": "fedse.learners.table:TableLearner",
     },

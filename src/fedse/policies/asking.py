@@ -10,7 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from fedse.errors import ServerFailed
@@ -30,6 +30,7 @@ class Conversation:
     sampling: Sampling
     ids: list[int]
     replies: int = 0
+    due: bool = False
 
     @property
     def seed(self) -> int:
@@ -60,14 +61,25 @@ class Asking(ABC, Generic[Answer]):
         """Break off whatever is under way."""
 
     def open(self, opening: Sequence[int], sampling: Sampling) -> int:
+        return self._placed(Conversation(sampling, list(opening)))
+
+    def fork(self, slot: int, sampling: Sampling | None = None) -> int:
+        """Every request holds its whole conversation, so that a copy of it is all there is to do."""
+        held = self._conversations[slot]
+        if held.due:
+            raise ValueError(f"the conversation in slot {slot} waits for a reply: fork it before or after")
+        return self._placed(replace(held, sampling=sampling or held.sampling, ids=list(held.ids)))
+
+    def _placed(self, conversation: Conversation) -> int:
         slot = next(number for number in range(self.slots) if number not in self._conversations)
-        self._conversations[slot] = Conversation(sampling, list(opening))
+        self._conversations[slot] = conversation
         return slot
 
     def extend(self, slot: int, ids: Sequence[int]) -> None:
         conversation = self._conversations[slot]
         conversation.ids.extend(ids)
         self._due += 1
+        conversation.due = True
         # A daemon, so that an interrupted run does not wait for replies nobody will read.
         threading.Thread(target=self._ask, args=(slot, self.request(conversation)), daemon=True).start()
 
@@ -100,6 +112,7 @@ class Asking(ABC, Generic[Answer]):
             if isinstance(answer, ServerFailed):
                 raise ServerFailed(f"{answer} Every complete round is kept, and the same command resumes the run.")
             raise answer
+        self._conversations[slot].due = False
         return self.read(slot, self._conversations[slot], answer)
 
     def count(self, tokens: Tokens | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fedse.protocols import Chat, Reply, Usage
 from fedse.seeds import uniform
@@ -41,9 +41,18 @@ class ScriptedPolicy:
         """A script does not change with the adapter."""
 
     def open(self, opening: Sequence[int], sampling: Sampling) -> int:
-        slot = next(number for number in range(self.slots) if number not in self._conversations)
-        self._conversations[slot] = _Conversation(sampling, len(opening))
         self.usage.prefilled += len(opening)
+        return self._placed(_Conversation(sampling, len(opening)))
+
+    def fork(self, slot: int, sampling: Sampling | None = None) -> int:
+        held = self._conversations[slot]
+        if held.due is not None:
+            raise ValueError(f"the conversation in slot {slot} waits for a reply: fork it before or after")
+        return self._placed(replace(held, sampling=sampling or held.sampling))
+
+    def _placed(self, conversation: _Conversation) -> int:
+        slot = next(number for number in range(self.slots) if number not in self._conversations)
+        self._conversations[slot] = conversation
         return slot
 
     def extend(self, slot: int, ids: Sequence[int]) -> None:

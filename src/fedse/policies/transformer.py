@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
@@ -114,8 +114,7 @@ class TransformerPolicy:
         return probe_gap(self.model, self._decoder)
 
     def open(self, opening: Sequence[int], sampling: Sampling) -> int:
-        slot = next(number for number in range(self.slots) if number not in self._conversations)
-        known = tuple(opening)
+        slot, known = self._free_slot(), tuple(opening)
         with self._torch.inference_mode():
             if known not in self._openings:
                 # All conversations of a world begin alike, so this part is encoded once for each adapter.
@@ -126,6 +125,21 @@ class TransformerPolicy:
                 self._decoder.copy_in(slot, self._openings[known])
         self._conversations[slot] = _Conversation(sampling, len(known))
         return slot
+
+    def fork(self, slot: int, sampling: Sampling | None = None) -> int:
+        """Keys and values are copied, and nothing is encoded again."""
+        held, copy = self._conversations[slot], self._free_slot()
+        if held.reply is not None:
+            raise ValueError(f"the conversation in slot {slot} waits for a reply: fork it before or after")
+        with self._torch.inference_mode():
+            self._decoder.copy_in(copy, self._decoder.copy_out(slot, held.length))
+        self._conversations[copy] = replace(
+            held, sampling=sampling or held.sampling, unfed=list(held.unfed), log_probs=[]
+        )
+        return copy
+
+    def _free_slot(self) -> int:
+        return next(number for number in range(self.slots) if number not in self._conversations)
 
     def extend(self, slot: int, ids: Sequence[int]) -> None:
         conversation = self._conversations[slot]

@@ -10,6 +10,9 @@ from torch.nn import functional
 _MOST_LOGITS = 2**27
 """Logits held at once; half a gigabyte in float32."""
 
+Soft = tuple[torch.Tensor, torch.Tensor]
+"""Further targets of each row, and the factor of each one's loss: rows x targets."""
+
 
 class _LinearCrossEntropy(torch.autograd.Function):
     """The gradient is made beside the loss, piece by piece, as the logits of a piece are needed for both."""
@@ -22,6 +25,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         bias: torch.Tensor | None,
         targets: torch.Tensor,
         importance: torch.Tensor,
+        soft_targets: torch.Tensor | None,
+        factors: torch.Tensor | None,
         rows: int,
     ) -> torch.Tensor:
         loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
@@ -34,15 +39,21 @@ class _LinearCrossEntropy(torch.autograd.Function):
             wanted = targets[here, None]
             loss -= (log_probability.gather(1, wanted).squeeze(1) * importance[here]).sum()
             # Subtracted before rounding: where the model is sure, both are nearly one.
-            error = log_probability.exp_().scatter_add_(1, wanted, torch.full_like(wanted, -1, dtype=torch.float32))
-            torch.mul(error.to(weight.dtype) @ weight, importance[here, None], out=gradient[here])
+            if soft_targets is None or factors is None:
+                error = log_probability.exp_().scatter_add_(1, wanted, torch.full_like(wanted, -1, dtype=torch.float32))
+                torch.mul(error.to(weight.dtype) @ weight, importance[here, None], out=gradient[here])
+                continue
+            loss -= (log_probability.gather(1, soft_targets[here]) * factors[here]).sum()
+            error = log_probability.exp_().mul_((importance[here] + factors[here].sum(dim=1))[:, None])
+            error.scatter_add_(1, wanted, -importance[here, None]).scatter_add_(1, soft_targets[here], -factors[here])
+            torch.mm(error.to(weight.dtype), weight, out=gradient[here])
         ctx.save_for_backward(gradient)
         return loss
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (gradient,) = ctx.saved_tensors
-        return gradient * gradients[0].to(gradient.dtype), None, None, None, None, None
+        return gradient * gradients[0].to(gradient.dtype), *[None] * 7
 
 
 def linear_cross_entropy(
@@ -51,11 +62,14 @@ def linear_cross_entropy(
     bias: torch.Tensor | None,
     targets: torch.Tensor,
     importance: torch.Tensor,
+    soft: Soft | None = None,
     most_logits: int = _MOST_LOGITS,
 ) -> torch.Tensor:
-    """Sum over rows of importance times negative log-likelihood of the target, in float32. The layer is frozen."""
+    """Sum over rows of importance times negative log-likelihood of the target, in float32, and the same for further
+    targets, if there are any. The layer is frozen."""
     rows = max(1, most_logits // len(weight))
-    loss: torch.Tensor = _LinearCrossEntropy.apply(hidden, weight, bias, targets, importance, rows)  # type: ignore[no-untyped-call]
+    given = (hidden, weight, bias, targets, importance, *(soft or (None, None)), rows)
+    loss: torch.Tensor = _LinearCrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -75,3 +89,15 @@ def linear_log_probabilities(
         log_probability = torch.log_softmax(logits, dim=-1, dtype=torch.float32)
         found[here] = log_probability.gather(1, targets[here, None]).squeeze(1)
     return found
+
+
+def linear_likely_tokens(
+    hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, most: int, most_logits: int = _MOST_LOGITS
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """So many likeliest targets of each row, or all there are, and their log-probabilities in float32."""
+    rows = max(1, most_logits // len(weight))
+    pieces = []
+    for start in range(0, len(hidden), rows):
+        logits = functional.linear(hidden[start : start + rows], weight, bias)
+        pieces.append(torch.log_softmax(logits, dim=-1, dtype=torch.float32).topk(min(most, len(weight))))
+    return torch.cat([piece.indices for piece in pieces]), torch.cat([piece.values for piece in pieces])

@@ -20,7 +20,12 @@ from torch.utils.checkpoint import checkpoint
 
 from fedse.networks.llama import Linears, Llama, LlamaLayer, is_plain_llama, joined
 from fedse.networks.training.attention_kernels import CudaFlash, kernel_for
-from fedse.networks.training.cross_entropy import linear_cross_entropy, linear_log_probabilities
+from fedse.networks.training.cross_entropy import (
+    Soft,
+    linear_cross_entropy,
+    linear_likely_tokens,
+    linear_log_probabilities,
+)
 from fedse.networks.training.layer_operations import LayerOperations, PlainOperations, Rotary
 from fedse.networks.training.lora_vector import LoraVector
 from fedse.networks.training.low_rank import Pair, adapted_linear
@@ -46,6 +51,8 @@ class PackTensors:
     importance: torch.Tensor
     """Factor of each target's loss, float32."""
     segments: Segments
+    soft: Soft | None = None
+    """Further targets in the same places, if there are any."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +147,15 @@ class PackedLlama:
         hidden, head = self._hidden(pack), self._llama.head
         return linear_log_probabilities(hidden, head.weight, head.bias, pack.targets)
 
+    @torch.no_grad()
+    def likely_tokens(self, pack: PackTensors, most: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """In the place of each target, so many tokens and their log-probabilities."""
+        head = self._llama.head
+        return linear_likely_tokens(self._hidden(pack), head.weight, head.bias, most)
+
     def loss(self, pack: PackTensors) -> torch.Tensor:
         hidden, head = self._hidden(pack), self._llama.head
-        return linear_cross_entropy(hidden, head.weight, head.bias, pack.targets, pack.importance)
+        return linear_cross_entropy(hidden, head.weight, head.bias, pack.targets, pack.importance, pack.soft)
 
     def _hidden(self, pack: PackTensors) -> torch.Tensor:
         """What the output layer reads, at the places that predict a target."""

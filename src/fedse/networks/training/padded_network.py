@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional
 
 from fedse.networks.training.lora_vector import LoraVector
+from fedse.networks.training.soft_targets import SoftTargets
 from fedse.networks.training.token_packing import Example
 from fedse.stopwatch import during
 
@@ -29,18 +30,26 @@ class PaddedNetwork:
         return type(self)(self.network, vector, self._checkpointing)
 
     def add_gradient(
-        self, part: Sequence[Example], importance: float | npt.NDArray[np.float32]
+        self,
+        part: Sequence[Example],
+        importance: float | npt.NDArray[np.float32],
+        soft: SoftTargets | None = None,
     ) -> tuple[torch.Tensor, int]:
-        """Loss of the examples times `importance`, whose gradient is added to the vector's; tokens that were computed."""
+        """Loss of the examples times `importance`, and that of soft targets, if there are any. The gradient is added to the
+        vector's; tokens that were computed."""
         self._vector.put_back()
         ids, train, attention = collate(part, self._device)
         with self._training():
             with during("loss"):
-                if isinstance(importance, float):
+                if isinstance(importance, float) and soft is None:
                     loss = self.loss(ids, train, attention) * importance
                 else:
-                    factors = torch.from_numpy(importance).to(self._device)
-                    loss = (self.losses(ids, train, attention) * factors).sum()
+                    logits = self.logits(ids, train, attention)
+                    factors = importance if isinstance(importance, float) else self._moved(importance)
+                    loss = (_losses(logits, ids, train) * factors).sum()
+                    if soft is not None:
+                        likely = torch.log_softmax(logits, dim=-1).gather(1, self._moved(soft.ids))
+                        loss = loss - (likely * self._moved(soft.weights)).sum()
             with during("backward"):
                 self._vector.add_gradients(torch.autograd.grad(loss, self._vector.parameters))
         return loss.detach(), ids.numel()
@@ -51,6 +60,14 @@ class PaddedNetwork:
         self._vector.put_back()
         return -self.losses(*collate(part, self._device))
 
+    @torch.no_grad()
+    def likely_tokens(self, part: Sequence[Example], most: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """In the place of each of the agent's tokens, so many and their log-probabilities."""
+        self._vector.put_back()
+        likely = torch.log_softmax(self.logits(*collate(part, self._device)), dim=-1)
+        top = likely.topk(min(most, likely.shape[1]))
+        return top.indices, top.values
+
     def loss(self, ids: torch.Tensor, train: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
         """Summed negative log-likelihood of the agent's tokens, each predicted from everything before it."""
         return self.losses(ids, train, attention, "sum")
@@ -59,13 +76,21 @@ class PaddedNetwork:
         self, ids: torch.Tensor, train: torch.Tensor, attention: torch.Tensor, reduction: str = "none"
     ) -> torch.Tensor:
         """Of each of the agent's tokens, one example after another."""
+        return _losses(self.logits(ids, train, attention), ids, train, reduction)
+
+    def logits(self, ids: torch.Tensor, train: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
+        """In float32, where a token of the agent is predicted."""
         predicting = functional.pad(train[:, 1:], (0, 1))
         precision = torch.autocast(self._device.type, self.network.dtype, enabled=self._low)
         with precision, self._selecting(predicting):
             logits = self.network(input_ids=ids, attention_mask=attention, use_cache=False).logits
         if logits.dim() == 3:
             logits = logits[predicting]
-        return functional.cross_entropy(logits.float(), ids[:, 1:][train[:, 1:]], reduction=reduction)
+        precise: torch.Tensor = logits.float()
+        return precise
+
+    def _moved(self, values: npt.NDArray[Any]) -> torch.Tensor:
+        return torch.from_numpy(values).to(self._device)
 
     @contextmanager
     def _selecting(self, predicting: torch.Tensor) -> Iterator[None]:
@@ -92,6 +117,10 @@ class PaddedNetwork:
             if self._checkpointing:
                 self.network.get_base_model().gradient_checkpointing_disable()
             self.network.eval()
+
+
+def _losses(logits: torch.Tensor, ids: torch.Tensor, train: torch.Tensor, reduction: str = "none") -> torch.Tensor:
+    return functional.cross_entropy(logits, ids[:, 1:][train[:, 1:]], reduction=reduction)
 
 
 @contextmanager

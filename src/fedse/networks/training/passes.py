@@ -16,6 +16,7 @@ from fedse.networks.training.packed_attention import Segments
 from fedse.networks.training.packed_llama import PackedLlama, PackTensors
 from fedse.networks.training.padded_network import PaddedNetwork
 from fedse.networks.training.pass_graphs import PassGraphs
+from fedse.networks.training.soft_targets import LikelyTokens, SoftTargets
 from fedse.networks.training.token_packing import Example, Pack, pack
 from fedse.stopwatch import during
 from fedse.types import Adapter
@@ -32,12 +33,19 @@ class Pass(Protocol):
     alone: bool
     """Whether the network holds the only adapter, so that no other pass can be used at the same time."""
 
-    def add_gradient(self, part: Sequence[Example], opening: int, importance: Importance) -> tuple[torch.Tensor, int]:
-        """Loss of the examples times `importance`, whose gradient is added to the vector's; tokens that were computed."""
+    def add_gradient(
+        self, part: Sequence[Example], opening: int, importance: Importance, soft: SoftTargets | None = None
+    ) -> tuple[torch.Tensor, int]:
+        """Loss of the examples times `importance`, and that of soft targets, if there are any. The gradient is added to the
+        vector's; tokens that were computed."""
         ...
 
     def log_probabilities(self, part: Sequence[Example], opening: int) -> npt.NDArray[np.float32]:
         """Of the agent's tokens, one example after another."""
+        ...
+
+    def likely_tokens(self, part: Sequence[Example], opening: int, most: int) -> LikelyTokens:
+        """So many in the place of each of the agent's tokens, one example after another."""
         ...
 
     def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
@@ -76,13 +84,22 @@ class PackedPass:
         self.vector = vector
         self._llama = llama
 
-    def add_gradient(self, part: Sequence[Example], opening: int, importance: Importance) -> tuple[torch.Tensor, int]:
+    def add_gradient(
+        self, part: Sequence[Example], opening: int, importance: Importance, soft: SoftTargets | None = None
+    ) -> tuple[torch.Tensor, int]:
         packed = pack(part, opening)
-        return self._loss(packed, importance), len(packed.ids)
+        with during("transfer"):
+            tensors = tensors_of(packed, importance, self._llama.device, soft)
+        return self._llama.add_gradient(tensors), len(packed.ids)
 
     def log_probabilities(self, part: Sequence[Example], opening: int) -> npt.NDArray[np.float32]:
         found = self._llama.log_probabilities(tensors_of(pack(part, opening), 1.0, self._llama.device))
         return found.cpu().numpy()
+
+    def likely_tokens(self, part: Sequence[Example], opening: int, most: int) -> LikelyTokens:
+        tensors = tensors_of(pack(part, opening), 1.0, self._llama.device)
+        ids, log_probs = self._llama.likely_tokens(tensors, most)
+        return LikelyTokens(ids.cpu().numpy(), log_probs.cpu().numpy())
 
     def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
         """Every size is as good as any other."""
@@ -97,14 +114,10 @@ class PackedPass:
         vector = self.vector.another()
         return type(self)(vector, self._llama.reading(vector))
 
-    def _loss(self, packed: Pack, importance: Importance) -> torch.Tensor:
-        with during("transfer"):
-            tensors = tensors_of(packed, importance, self._llama.device)
-        return self._llama.add_gradient(tensors)
-
 
 class RecordedPass(PackedPass):
-    """The same as CUDA graphs of fixed sizes: small networks are otherwise limited by launching their kernels."""
+    """The same as CUDA graphs of fixed sizes: small networks are otherwise limited by launching their kernels. With soft
+    targets, and without a gradient, nothing is recorded."""
 
     def __init__(self, vector: LoraVector, llama: PackedLlama) -> None:
         super().__init__(vector, llama)
@@ -113,7 +126,11 @@ class RecordedPass(PackedPass):
     def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
         self._graphs.expect([Sizes.of_part(part, opening) for part in parts])
 
-    def add_gradient(self, part: Sequence[Example], opening: int, importance: Importance) -> tuple[torch.Tensor, int]:
+    def add_gradient(
+        self, part: Sequence[Example], opening: int, importance: Importance, soft: SoftTargets | None = None
+    ) -> tuple[torch.Tensor, int]:
+        if soft is not None:
+            return super().add_gradient(part, opening, importance, soft)
         return self._graphs.add_gradient(pack(part, opening), importance)
 
 
@@ -127,13 +144,20 @@ class PaddedPass:
         self.vector = vector
         self._padded = padded
 
-    def add_gradient(self, part: Sequence[Example], opening: int, importance: Importance) -> tuple[torch.Tensor, int]:
+    def add_gradient(
+        self, part: Sequence[Example], opening: int, importance: Importance, soft: SoftTargets | None = None
+    ) -> tuple[torch.Tensor, int]:
         del opening  # Nothing is shared here.
-        return self._padded.add_gradient(part, importance)
+        return self._padded.add_gradient(part, importance, soft)
 
     def log_probabilities(self, part: Sequence[Example], opening: int) -> npt.NDArray[np.float32]:
         del opening  # Nothing is shared here.
         return self._padded.log_probabilities(part).cpu().numpy()
+
+    def likely_tokens(self, part: Sequence[Example], opening: int, most: int) -> LikelyTokens:
+        del opening  # Nothing is shared here.
+        ids, log_probs = self._padded.likely_tokens(part, most)
+        return LikelyTokens(ids.cpu().numpy(), log_probs.cpu().numpy())
 
     def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
         """Every size is as good as any other."""
@@ -155,7 +179,9 @@ class PaddedPass:
         raise NotImplementedError("the network's own forward pass knows one adapter")
 
 
-def tensors_of(packed: Pack, importance: Importance, device: torch.device) -> PackTensors:
+def tensors_of(
+    packed: Pack, importance: Importance, device: torch.device, soft: SoftTargets | None = None
+) -> PackTensors:
     def moved(array: Any) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
@@ -169,4 +195,5 @@ def tensors_of(packed: Pack, importance: Importance, device: torch.device) -> Pa
         if isinstance(importance, np.ndarray)
         else torch.full((len(packed.targets),), importance, device=device),
         segments=Segments(packed.opening, len(packed.ids), packed.lengths, moved(edges), max(packed.lengths)),
+        soft=None if soft is None else (moved(soft.ids), moved(soft.weights)),
     )

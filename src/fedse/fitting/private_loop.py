@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedse.learners.fitting import Fitting
+from fedse.fitting.loop import Fitting
 from fedse.networks.training.passes import Pass
 from fedse.objectives.cases import Case, CreditedExample, Unit
 from fedse.privacy.noise import SecretRandom

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from fedse.networks.training.passes import Importance, Pass
+from fedse.networks.training.soft_targets import LikelyTokens, SoftTargets, joined
 from fedse.networks.training.token_packing import Example, micro_batches, opening_of
 from fedse.objectives.cases import Case, CreditedExample, Unit, group, units_of
 from fedse.objectives.objective import Objective, Scored, Values
 from fedse.stopwatch import during
+from fedse.types import Adapter
+
+
+class Teacher(NamedTuple):
+    """An adapter of the lesson's kind, and how many of the likeliest tokens it tells in each place."""
+
+    adapter: Adapter
+    top_k: int
 
 
 class Fitting:
     """One adapter's round of learning: step it until it is done. Several can be stepped in turn.
 
     Trains what the vector of the pass holds. Without an objective every token of the agent counts alike, which is the mean
-    likelihood of a batch; an objective costs a pass without gradient before each step but the first. `explorer` is the
-    digest of the adapter with which the lesson begins.
+    likelihood of a batch; an objective costs a pass without gradient before each step but the first. `start` is the adapter
+    with which the lesson begins, which the pass holds already.
     """
 
     def __init__(
@@ -30,7 +40,8 @@ class Fitting:
         context: int,
         key: int,
         objective: Objective | None = None,
-        explorer: str = "",
+        start: Adapter | None = None,
+        teacher: Teacher | None = None,
         *,
         epochs: float,
         learning_rate: float,
@@ -51,10 +62,18 @@ class Fitting:
         through.expect([part for parts in self._batches for part in parts], self._opening)
         self._objective = objective
         self._before: dict[int, Values] = {}
+        self._taught: dict[int, LikelyTokens] = {}
         self._told: list[Mapping[str, float]] = []
-        if objective is not None:
+        explorer = ""
+        if objective is not None and start is not None:
+            explorer = start.digest()
             whole = list(micro_batches(examples, self._opening, tokens_at_once))
             self._before = dict(self._now(whole))
+            if teacher is not None and (taught := [example for example in examples if not example.replayed]):
+                through.begin(replace(teacher.adapter, frozen=start.frozen))
+                parts = micro_batches(taught, self._opening, tokens_at_once)
+                self._taught = {id(example): told for part in parts for example, told in self._told_of(part, teacher)}
+                through.begin(start)
         self._gaps = [
             np.abs(self._before[id(example)] - example.drawn)
             for example in examples
@@ -112,16 +131,25 @@ class Fitting:
             return
         # Nothing has changed before the first step.
         now = self._before if self._steps == 0 else dict(self._now(parts))
-        batch = [Scored(example, now[id(example)], self._before[id(example)]) for part in parts for example in part]
+        batch = [
+            Scored(example, now[id(example)], self._before[id(example)], self._taught.get(id(example)))
+            for part in parts
+            for example in part
+        ]
         weighed = self._objective.weigh(batch)
         self._losses[self._steps] = weighed.loss
         self._told.append(weighed.told)
-        weights = iter(weighed.weights)
+        weights, soft = iter(weighed.weights), iter(weighed.soft)
         for part in parts:
-            self._pass(part, np.concatenate([next(weights) for _ in part]).astype(np.float32))
+            own = np.concatenate([next(weights) for _ in part])
+            others = joined([next(soft) for _ in part]) if weighed.soft else None
+            loss = self._pass(part, own.astype(np.float32), others)
+            if others is not None:
+                # What the agent's own tokens have of it is in the rule's loss.
+                self._losses[self._steps] += loss + own @ np.concatenate([now[id(example)] for example in part])
 
-    def _pass(self, part: Sequence[Example], importance: Importance) -> torch.Tensor:
-        loss, tokens = self._through.add_gradient(part, self._opening, importance)
+    def _pass(self, part: Sequence[Example], importance: Importance, soft: SoftTargets | None = None) -> torch.Tensor:
+        loss, tokens = self._through.add_gradient(part, self._opening, importance, soft)
         self._computed += tokens
         self._real += sum(map(len, part))
         self._needed += self._opening + sum(len(example) - self._opening for example in part)
@@ -136,6 +164,13 @@ class Fitting:
             found = self._through.log_probabilities(part, self._opening).astype(np.float64)
         ends = np.cumsum([example.agent_tokens for example in part])
         return zip(part, np.split(found, ends[:-1]), strict=True)
+
+    def _told_of(self, part: Sequence[Example], teacher: Teacher) -> Iterator[tuple[Example, LikelyTokens]]:
+        with during("scoring"):
+            found = self._through.likely_tokens(part, self._opening, teacher.top_k)
+        ends = np.cumsum([example.agent_tokens for example in part])[:-1]
+        pieces = zip(np.split(found.ids, ends), np.split(found.log_probs, ends), strict=True)
+        return zip(part, (LikelyTokens(*piece) for piece in pieces), strict=True)
 
     def metrics(self) -> dict[str, float]:
         per_epoch = self._per_epoch

@@ -1,0 +1,1 @@
+"""The training loop of one adapter's lesson."""
