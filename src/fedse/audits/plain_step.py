@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fedse.learners.cases import examples_of
 from fedse.networks.training.token_packing import micro_batches, opening_of
+from fedse.objectives.cases import examples_of
 from fedse.types import Adapter, Trajectory
 
 if TYPE_CHECKING:

@@ -38,13 +38,13 @@ class PaddedNetwork:
         """Loss of the examples times `importance`, and that of soft targets, if there are any. The gradient is added to the
         vector's; tokens that were computed."""
         self._vector.put_back()
-        ids, train, attention = collate(part, self._device)
+        ids, train = collate(part, self._device)
         with self._training():
             with during("loss"):
                 if isinstance(importance, float) and soft is None:
-                    loss = self.loss(ids, train, attention) * importance
+                    loss = self.loss(ids, train) * importance
                 else:
-                    logits = self.logits(ids, train, attention)
+                    logits = self.logits(ids, train)
                     factors = importance if isinstance(importance, float) else self._moved(importance)
                     loss = (_losses(logits, ids, train) * factors).sum()
                     if soft is not None:
@@ -68,22 +68,21 @@ class PaddedNetwork:
         top = likely.topk(min(most, likely.shape[1]))
         return top.indices, top.values
 
-    def loss(self, ids: torch.Tensor, train: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
+    def loss(self, ids: torch.Tensor, train: torch.Tensor) -> torch.Tensor:
         """Summed negative log-likelihood of the agent's tokens, each predicted from everything before it."""
-        return self.losses(ids, train, attention, "sum")
+        return self.losses(ids, train, "sum")
 
-    def losses(
-        self, ids: torch.Tensor, train: torch.Tensor, attention: torch.Tensor, reduction: str = "none"
-    ) -> torch.Tensor:
+    def losses(self, ids: torch.Tensor, train: torch.Tensor, reduction: str = "none") -> torch.Tensor:
         """Of each of the agent's tokens, one example after another."""
-        return _losses(self.logits(ids, train, attention), ids, train, reduction)
+        return _losses(self.logits(ids, train), ids, train, reduction)
 
-    def logits(self, ids: torch.Tensor, train: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
+    def logits(self, ids: torch.Tensor, train: torch.Tensor) -> torch.Tensor:
         """In float32, where a token of the agent is predicted."""
         predicting = functional.pad(train[:, 1:], (0, 1))
         precision = torch.autocast(self._device.type, self.network.dtype, enabled=self._low)
         with precision, self._selecting(predicting):
-            logits = self.network(input_ids=ids, attention_mask=attention, use_cache=False).logits
+            # Nothing looks ahead, so that padding on the right needs no mask, and attention without one has faster kernels.
+            logits = self.network(input_ids=ids, use_cache=False).logits
         if logits.dim() == 3:
             logits = logits[predicting]
         precise: torch.Tensor = logits.float()
@@ -143,15 +142,13 @@ def _without_dropout(network: Any) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def collate(examples: Sequence[Example], device: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Ids, train mask and attention mask."""
+def collate(examples: Sequence[Example], device: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and train mask."""
     shape = (len(examples), max(map(len, examples)))
     ids = torch.zeros(shape, dtype=torch.long)
     train = torch.zeros(shape, dtype=torch.bool)
-    attention = torch.zeros(shape, dtype=torch.long)
     for row, example in enumerate(examples):
         ids[row, : len(example)] = torch.from_numpy(example.ids)
         train[row, : len(example)] = torch.from_numpy(example.train)
-        attention[row, : len(example)] = 1
     with during("transfer"):
-        return ids.to(device), train.to(device), attention.to(device)
+        return ids.to(device), train.to(device)
