@@ -84,6 +84,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "dp_imitation": "fedse.learners.dp_imitation:DpImitation",
         "imitation": "fedse.learners.imitation:Imitation",
         "group_policy_gradient": "fedse.learners.group_policy_gradient:GroupPolicyGradient",
+        "familiar": "fedse.learners.familiar:FamiliarImitation",
         "kto": "fedse.learners.kto:Kto",
         "dpo": "fedse.learners.dpo:Dpo",
         "sppo": "fedse.learners.sppo:Sppo",

@@ -1,0 +1,47 @@
+"""Imitation of what is new and, of what is remembered, of what is neither known by heart nor strange
+(`objectives/familiarity.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from fedse.learners.imitation import Imitation, ImitationOptions
+from fedse.objectives.cases import Case
+from fedse.objectives.familiarity import FamiliarReplay
+from fedse.objectives.objective import Objective
+from fedse.types import Lesson
+
+
+class FamiliarOptions(ImitationOptions):
+    """The band is the paper's: a perplexity from 1 / 0.95 up to 1 / 0.5."""
+
+    above: float = Field(default=0.5, ge=0, le=1)
+    """A remembered reply counts if the geometric mean of its tokens' probabilities is above this."""
+    most: float = Field(default=0.95, ge=0, le=1)
+    """And if it is not above this."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.above >= self.most:
+            raise ValueError(f"`above` ({self.above}) must be below `most` ({self.most})")
+        return self
+
+
+class FamiliarImitation(Imitation):
+    """Imitates this round's finds, and remembered replies that the policy half knows."""
+
+    name = "familiar"
+    Options = FamiliarOptions
+    metrics: ClassVar[tuple[str, ...]] = ("familiar_share",)
+    options: FamiliarOptions
+
+    def cases(self, lesson: Lesson) -> list[Case]:
+        # What the buffer began with is new to the first round.
+        return [Case((item,), replayed=max(item.round, 1) < self._round) for item in lesson.trajectories]
+
+    def objective(self, cases: Sequence[Case]) -> Objective:
+        del cases  # Nothing depends on what else is in the round.
+        return FamiliarReplay(self.options.above, self.options.most)
