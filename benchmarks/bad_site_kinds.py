@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,6 +23,8 @@ class Own(NamedTuple):
     learned: Vector
     past: list[Vector]
     """What it learned in all rounds, this one last."""
+    bad: int = 1
+    """How many sites are bad."""
 
     def noise(self) -> Vector:
         return np.random.default_rng(len(self.past)).standard_normal(self.learned.size).astype(np.float32)
@@ -49,6 +51,11 @@ def scaled(by: float) -> Attack:
     return lambda own: (own.broadcast + np.float32(by) * (own.learned - own.broadcast)).astype(np.float32)
 
 
+def replacing(own: Own) -> Vector:
+    """So far that the mean of five sites is about what the bad ones learned: five times, shared by those who are bad."""
+    return scaled(5.0 / own.bad)(own)
+
+
 def noisy(own: Own) -> Vector:
     """Ten times as far as it learned, in a random direction."""
     noise = own.noise()
@@ -73,7 +80,7 @@ ATTACKS: dict[str, Kind] = {
     "sign_flipped": Kind(scaled(-10.0)),
     "noisy": Kind(noisy),
     "backdoored": Kind(as_learned, backdoor=True),
-    "backdoored_scaled": Kind(scaled(5.0), backdoor=True),
+    "backdoored_scaled": Kind(replacing, backdoor=True),
     "colluding": Kind(scaled(-2.0), together=True),
     "free_rider": Kind(free_rider),
     "stale": Kind(lambda own: own.past[0]),
@@ -88,11 +95,12 @@ ATTACKS: dict[str, Kind] = {
 class BadSite:
     """A client that works like any other and learns or sends something else. What leaves does not pass its door again."""
 
-    def __init__(self, client: Client, kind: Kind, agreed: dict[int, Vector]) -> None:
-        """`agreed` is what bad sites have in common: what they send, by round."""
+    def __init__(self, client: Client, kind: Kind, agreed: dict[int, Vector], bad: int) -> None:
+        """`agreed` is what bad sites have in common: what they send, by round; `bad` is how many there are."""
         self._client = client
         self._kind = kind
         self._agreed = agreed
+        self._bad = bad
         self._past: list[Vector] = []
         self.name = client.name
 
@@ -105,7 +113,7 @@ class BadSite:
             return update
         self._past.append(update.vector)
         broadcast = part_to_send(task, self._client.adapters.plan)
-        sent = self._kind.sends(Own(broadcast, update.vector, self._past))
+        sent = self._kind.sends(Own(broadcast, update.vector, self._past, self._bad))
         if self._kind.together:
             sent = self._agreed.setdefault(task.round, sent)
         return replace(update, vector=sent, encoded=Encoded("float32", sent))
@@ -132,8 +140,8 @@ class BadSite:
 class WithBadSites(LocalEngine):
     """The engine of one process, some of whose clients are bad."""
 
-    def __init__(self, sites: Sites, bad: Iterable[str], kind: Kind) -> None:
+    def __init__(self, sites: Sites, bad: Collection[str], kind: Kind) -> None:
         super().__init__(sites)
         agreed: dict[int, Vector] = {}
         for name in bad:
-            self._clients[name] = BadSite(self._clients[name], kind, agreed)  # type: ignore[assignment]
+            self._clients[name] = BadSite(self._clients[name], kind, agreed, len(bad))  # type: ignore[assignment]
