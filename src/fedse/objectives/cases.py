@@ -92,7 +92,7 @@ def _by_token(trajectory: Trajectory, by_step: Sequence[float]) -> npt.NDArray[n
     """Each token of the mask has what its reply has. Between two replies stands what the world said."""
     mask = np.array(trajectory.train_mask, dtype=np.bool_)
     begins = mask & ~np.concatenate([[False], mask[:-1]])
-    return np.array(by_step, dtype=np.float64)[np.cumsum(begins)[mask] - 1]
+    return np.asarray(np.array(by_step)[np.cumsum(begins)[mask] - 1], dtype=np.float64)
 
 
 def group(examples: Sequence[T], batch: int, random: np.random.Generator) -> Iterator[list[T]]:
