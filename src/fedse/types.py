@@ -360,16 +360,6 @@ class Play:
     """What can be done for this client while they are played; asked for where there are processes for it."""
 
 
-@dataclass(frozen=True)
-class Teach:
-    """A client asks to learn. The answer is what came of it, or None. The lesson is made when its turn comes, if there is
-    still time and experience; until then nothing of the round is remembered."""
-
-    lesson: Callable[[], Lesson | None]
-
-
-Work = Generator[Play | Teach, Any, ClientUpdate]
-"""A client's task under way: what it asks for, what it is answered, and the update in the end."""
 Played = Generator[Play, list[Trajectory], list[Trajectory]]
 Planned = Generator[Play, list[Trajectory], list[Episode]]
 """Trajectories or episodes, on the way to which further episodes may be asked for."""

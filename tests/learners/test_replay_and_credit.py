@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from bandit_world import bandit, explored
 
+import fedse
 from fedse.errors import BadInput
 from fedse.experience.records import from_record, to_record
 from fedse.learners.group_policy_gradient import GroupPolicyGradient
@@ -260,3 +263,23 @@ def test_greedy_coverage_prefers_what_was_not_shown() -> None:
     assert chosen([once, same, other], 4, "coverage") == [once, other]
     assert chosen([once, same, other], 4, "random") == [once, same]
     assert Case((once,)).by_step == ()
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize(
+    "learner",
+    [
+        {"name": "spear"},
+        {"name": "group_policy_gradient", "advantage": "steps"},
+        {"name": "group_policy_gradient", "mask_truncated_completions": True},
+        {"name": "likelihood_replay"},
+        {"name": "soft_labels", "share": 0.2},
+        {"name": "distillation"},
+        {"name": "imitation", "restart": True, "epochs": 6},
+    ],
+    ids=lambda learner: "-".join(map(str, learner.values())),
+)
+def test_the_lever_that_pays_is_found_by_these_too(learner: dict[str, Any], tmp_path: Path) -> None:
+    given = {"learning_rate": 5e-3, "epochs": 2, "batch_size": 8, **learner}
+    shares = explored(fedse.run(fedse.Experiment(**bandit("lever", learner=given)), tmp_path).folder)
+    assert shares[0] < 0.8 and shares[-1] > max(0.85, shares[0]), shares

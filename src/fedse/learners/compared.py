@@ -11,7 +11,7 @@ from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.objectives.cases import Case
 from fedse.objectives.clipped_ratio import ClippedRatio, LossType
 from fedse.objectives.covariance import SHARE, Covariance
-from fedse.objectives.groups import Group, Scale, advantages, differ, groups_of, solved_share, uniform_share, win_shares
+from fedse.objectives.groups import Group, Scale, advantages, groups_of, solved_share, uniform_share, win_advantages
 from fedse.objectives.set_advantages import set_advantages
 from fedse.objectives.step_credit import step_cases
 from fedse.plugins.schedules import Ramp, Scheduled, at
@@ -118,12 +118,7 @@ class Compared(Imitation):
         if self.options.advantage == "sets":
             return set_advantages(groups, self.options.set_size)
         if self.options.advantage == "wins":
-            return [
-                (item, share - 0.5)
-                for group in groups
-                if differ(group)
-                for item, share in zip(group, win_shares(group), strict=True)
-            ]
+            return win_advantages(groups)
         return advantages(groups, self.options.scale_rewards)
 
     def ratio(self, compared: Sequence[Case], cases: int, imitation: float = 0.0) -> ClippedRatio:
