@@ -26,6 +26,7 @@ from fedse.objectives.replay import WithReplay, rescored
 from fedse.objectives.step_credit import step_cases
 from fedse.policies.scripted import ScriptedPolicy
 from fedse.rollouts.player import Player
+from fedse.runs.reading import RunView
 from fedse.starts.curated import Curated, chosen
 from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Adapter, Attempt, Episode, Lesson, Outcome, Purpose, Sampling, Step, Trajectory
@@ -223,15 +224,15 @@ def shown(tiny: Any) -> list[Trajectory]:
 def test_a_lesson_that_begins_anew_does_not_depend_on_what_came_before(tiny: Any, shown: list[Trajectory]) -> None:
     base = tiny.initial_adapter(0)
     options = {"epochs": 1, "learning_rate": 1e-3, "batch_size": 4}
-    went_on, _ = Imitation(tiny, **options).learn(Lesson(base, shown[:4], 1))  # type: ignore[misc]
-    from_base, _ = Imitation(tiny, **options).learn(Lesson(base, shown[4:8], 2))  # type: ignore[misc]
-    lesson = Lesson(replace(went_on, tensors={**went_on.tensors, **_downs(base)}), shown[4:8], 2)
+    went_on, _ = Imitation(tiny, **options).learn(Lesson(base, shown[:2], 1))  # type: ignore[misc]
+    from_base, _ = Imitation(tiny, **options).learn(Lesson(base, shown[4:6], 2))  # type: ignore[misc]
+    lesson = Lesson(replace(went_on, tensors={**went_on.tensors, **_downs(base)}), shown[4:6], 2)
     again, _ = Imitation(tiny, restart=True, **options).learn(lesson)  # type: ignore[misc]
     further, _ = Imitation(tiny, **options).learn(lesson)  # type: ignore[misc]
     assert again.digest() == from_base.digest() != further.digest()
     frozen = replace(base, frozen=frozenset(list(base.tensors)[:1]))
     with pytest.raises(BadInput, match="cannot begin anew"):
-        Imitation(tiny, restart=True).learn(Lesson(frozen, shown[:4], 1))
+        Imitation(tiny, restart=True).learn(Lesson(frozen, shown[:2], 1))
 
 
 def _downs(adapter: Adapter) -> dict[str, Any]:
@@ -283,3 +284,13 @@ def test_the_lever_that_pays_is_found_by_these_too(learner: dict[str, Any], tmp_
     given = {"learning_rate": 5e-3, "epochs": 2, "batch_size": 8, **learner}
     shares = explored(fedse.run(fedse.Experiment(**bandit("lever", learner=given)), tmp_path).folder)
     assert shares[0] < 0.8 and shares[-1] > max(0.85, shares[0]), shares
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("rule", ["spear", "distillation", "soft_labels"])
+def test_a_stopped_run_of_these_ends_the_same(rule: str, tmp_path: Path) -> None:
+    small = {"exploration": {"tasks": 3, "attempts": 4}}
+    whole = fedse.run(fedse.Experiment(**bandit(rule, rounds=3, **small)), tmp_path / "whole")
+    fedse.run(fedse.Experiment(**bandit(rule, rounds=2, **small)), tmp_path / "stopped")
+    resumed = fedse.run(fedse.Experiment(**bandit(rule, rounds=3, **small)), tmp_path / "stopped")
+    assert RunView.existing(whole.folder).digest_of(0) != resumed.adapter.digest() == whole.adapter.digest()
