@@ -11,9 +11,10 @@ from backdoor import poisoned
 
 from fedse.adapters.plan import part_to_send
 from fedse.clients.client import Client
+from fedse.clients.requests import Teach, Work
 from fedse.engines.local import LocalEngine
 from fedse.federation.sites import Sites
-from fedse.types import ClientUpdate, Encoded, Lesson, RoundTask, Teach, Vector, Work
+from fedse.types import ClientUpdate, Encoded, Lesson, RoundTask, Vector
 
 
 class Own(NamedTuple):

@@ -27,6 +27,12 @@ def test_a_ramp_goes_from_the_first_round_to_its_last_and_stays_there() -> None:
     assert at({"from": 4, "to": 1, "over": 1}, 1) == 1
 
 
+def test_a_ramp_may_rise_as_half_a_wave() -> None:
+    rate = Options(rate={"from": 1, "to": 5, "over": 5, "curve": "cosine"}).rate
+    assert [at(rate, round) for round in (1, 2, 3, 4, 5, 9)] == pytest.approx([1, 3 - 2**0.5, 3, 3 + 2**0.5, 5, 5])
+    assert Options.model_validate(Options(rate=rate).model_dump()).rate == rate
+
+
 @pytest.mark.parametrize(
     ("value", "told"),
     [
@@ -39,6 +45,7 @@ def test_a_ramp_goes_from_the_first_round_to_its_last_and_stays_there() -> None:
         ({"from": 1, "to": 2}, "from, to and over"),
         ({"from": 1, "to": 2, "over": 3, "by": 1}, "from, to and over"),
         ({"from": 1, "to": 0, "over": 3}, "greater than 0"),
+        ({"from": 1, "to": 2, "over": 3, "curve": "wave"}, "curve should be cosine"),
         ({"from": 1, "to": 2, "over": 0}, "whole number from 1 on"),
         ({"from": 1, "to": 2, "over": 2.5}, "whole number from 1 on"),
     ],

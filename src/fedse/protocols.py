@@ -290,7 +290,8 @@ class Learner(Protocol):
 
     Tensors in `lesson.start.frozen` come back as they were. A class with `learns_from_failures = True` is also given what
     the round explored, whatever came of it (`lesson.fresh`), even where nothing is remembered; one with
-    `learns_from_own_adapter = True` what the client's last round of learning made (`lesson.own`). Metrics beyond the usual
+    `learns_from_own_adapter = True` what the client's last round of learning made (`lesson.own`); one with
+    `learns_from_attempts = True` how every exploration so far ended (`lesson.attempts`). Metrics beyond the usual
     ones (`privacy.names.METRICS`) have to be named in an attribute `metrics` of the class; all others leave as `other`.
     """
 

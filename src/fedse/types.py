@@ -107,6 +107,8 @@ class Trajectory:
     """Of each token of the train mask, under the distribution it was drawn from; none where that is not known."""
     reshaped: bool = field(default=False, compare=False)
     """Whether that was another than the model's own: at a temperature other than 1, or of legal tokens only."""
+    truncated: bool = field(default=False, compare=False)
+    """Whether a turn limit or the end of the context ended it, not the world. Known in its round; not stored."""
 
     @property
     def reward(self) -> float:
@@ -204,6 +206,8 @@ class Lesson(NamedTuple):
     """Known at this site alone, for a learner that draws noise."""
     own: Adapter | None = None
     """What the client's last lesson of an earlier round made, for a learner that asks for it."""
+    attempts: Sequence[Attempt] = ()
+    """Every exploration up to this round, for a learner that asks for them."""
 
 
 Learned = tuple[Adapter, Mapping[str, float]]
@@ -356,16 +360,6 @@ class Play:
     """What can be done for this client while they are played; asked for where there are processes for it."""
 
 
-@dataclass(frozen=True)
-class Teach:
-    """A client asks to learn. The answer is what came of it, or None. The lesson is made when its turn comes, if there is
-    still time and experience; until then nothing of the round is remembered."""
-
-    lesson: Callable[[], Lesson | None]
-
-
-Work = Generator[Play | Teach, Any, ClientUpdate]
-"""A client's task under way: what it asks for, what it is answered, and the update in the end."""
 Played = Generator[Play, list[Trajectory], list[Trajectory]]
 Planned = Generator[Play, list[Trajectory], list[Episode]]
 """Trajectories or episodes, on the way to which further episodes may be asked for."""

@@ -15,6 +15,7 @@ import pytest
 
 import fedse
 from fedse.adapters.packing import pack
+from fedse.clients.requests import Teach
 from fedse.clients.site import Site
 from fedse.curricula.uniform import Uniform
 from fedse.engines import local
@@ -41,7 +42,6 @@ from fedse.types import (
     Purpose,
     RoundTask,
     Task,
-    Teach,
     Trajectory,
 )
 from older_run import as_of_an_older_fedse

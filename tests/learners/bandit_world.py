@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from fedse.types import Split, Task
@@ -44,3 +46,25 @@ class Bandit(World):
 
     def set_state(self, state: Any) -> None:
         self.task = state
+
+
+def bandit(rule: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "name": rule,
+        "rounds": 3,
+        "model": {"name": "tiny", "width": 32, "layers": 2, "device": "cpu", "threads": 1},
+        "clients": {"one": {"worlds": ["bandit_world:Bandit"]}},
+        "start": "none",
+        "exploration": {"tasks": 12, "attempts": 4},
+        "evaluation": {"tasks": 1, "tasks_per_round": 0, "test_tasks": 0},
+        "learner": {"name": rule, "learning_rate": 5e-3, "epochs": 2, "batch_size": 8},
+        "policy": {"slots": 48, "reply_tokens": 24, "legal_actions": True},
+        **changes,
+    }
+
+
+def explored(folder: Path) -> list[float]:
+    """Share of successes among what each round explored."""
+    reports = [json.loads(path.read_text()) for path in sorted(folder.glob("rounds/*/report.json"))]
+    counts = [report["clients"]["one"]["counts"] for report in reports if report.get("clients")]
+    return [count["successes"] / count["explored"] for count in counts]

@@ -72,8 +72,9 @@ class Graphed(TransformerPolicy):
         return GraphedDecoder(self.model, self.slots, plain_kernels)
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
-@pytest.mark.parametrize("kind", [TransformerPolicy, Graphed])
+@pytest.mark.parametrize(
+    ("kind", "sampling"), [(TransformerPolicy, GREEDY), (TransformerPolicy, DRAWN), (Graphed, GREEDY)]
+)
 def test_a_transformers_conversation(
     tiny: Any, kind: type[TransformerPolicy], sampling: Sampling, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,3 +76,11 @@ def further_ranks(adapter: Adapter) -> int:
 def rank_of(adapter: Adapter) -> int:
     """Of the pair that clients train; 0 for an adapter without pairs."""
     return next((len(tensor) for name, tensor in adapter.tensors.items() if factor(name) == "A" and not part(name)), 0)
+
+
+def without_effect(adapter: Adapter) -> Adapter:
+    """The same with every B at zero, so that it changes nothing about the base model."""
+    tensors = {
+        name: np.zeros_like(tensor) if factor(name) == "B" else tensor for name, tensor in adapter.tensors.items()
+    }
+    return replace(adapter, tensors=tensors)

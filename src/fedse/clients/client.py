@@ -24,6 +24,7 @@ from fedse.clients.guards import (
     with_rewards,
 )
 from fedse.clients.lessons import teach
+from fedse.clients.requests import Work
 from fedse.clients.site import Site
 from fedse.errors import BadInput
 from fedse.evaluation.learned_shares import LEARNED_FROM
@@ -38,7 +39,6 @@ from fedse.types import (
     Play,
     RoundTask,
     Vector,
-    Work,
     WorldScore,
 )
 

@@ -33,9 +33,10 @@ class Experience:
         failures: bool = False,
         noise: NoiseKey | None = None,
         own: Notebook | None = None,
+        attempts: bool = False,
     ) -> None:
         """With `failures`, a lesson also has what its round explored, whatever came of it; with `noise`, a secret; with
-        `own`, what the last round of learning made."""
+        `own`, what the last round of learning made; with `attempts`, how all explorations ended."""
         self.site = site
         self.start = start
         self.filter = filter
@@ -44,6 +45,7 @@ class Experience:
         self.failures = failures
         self.noise = noise
         self.own = own
+        self.attempts = attempts
 
     def past(self, round: int) -> Past:
         """Every attempt of earlier rounds, failures included."""
@@ -99,10 +101,11 @@ class Experience:
         fresh = explored if self.failures and self.site.learns else ()
         with during("disk"):
             remembered = self.buffer.read(round)
+            attempts = self.buffer.attempts(round + 1) if self.attempts else ()
         key = stream(self.site.seed, self.site.name, round, "learn", *([number] if number > 1 else []))
         secret = self.noise.secret(round, number, adapter.digest(), *remembered) if self.noise else b""
         own = Adapter(made, adapter.config) if self.own and (made := self.own.before(round).tensors) else None
-        return Lesson(adapter, remembered, key, fresh, secret, own) if remembered or fresh else None
+        return Lesson(adapter, remembered, key, fresh, secret, own, attempts) if remembered or fresh else None
 
 
 class RoundMemory:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 
 from fedse.clients.experience import RoundMemory
-from fedse.types import Adapter, Learned, Lesson, Lessons, Teach
+from fedse.clients.requests import Teach
+from fedse.types import Adapter, Learned, Lesson, Lessons
 
 SUMMED = ("steps", "tokens")
 """Metrics that count work; all others are told of the last lesson, in which the part that is sent was learned."""

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from fedse.clients.requests import Teach, Work
 from fedse.errors import FedseError, TooLate, WorldBroke
 from fedse.events import ClientLearning, EpisodeFinished, EpisodesPlanned, EpisodesPlayed, Warned
 from fedse.federation.sites import Sites
@@ -36,9 +37,7 @@ from fedse.types import (
     Play,
     Purpose,
     RoundTask,
-    Teach,
     Trajectory,
-    Work,
 )
 
 WAVES = 16

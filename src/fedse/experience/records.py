@@ -16,7 +16,8 @@ whose replies are learned from, which is how it was made. 3 added the category a
 of a step; older records are read as ones without. 4 added the hint of a step, 5 the log-probabilities of a trajectory. A
 trajectory is written in the oldest format that holds it, without what it does not have."""
 _WITH_HINTS, _WITHOUT = 4, 3
-_NAMES = {kind: [field.name for field in fields(kind)] for kind in (Trajectory, Step)}
+_NOT_STORED = "truncated"
+_NAMES = {kind: [field.name for field in fields(kind) if field.name != _NOT_STORED] for kind in (Trajectory, Step)}
 _TEXTS = {
     kind: [field.name for field in fields(kind) if field.type == "str"]  # Annotations are texts here.
     for kind in (Trajectory, Step)

@@ -144,6 +144,7 @@ def _build_client(
             failures=capability(experiment.learner, "learns_from_failures"),
             noise=NoiseKey(folder / NOISE_KEY, not ledger.exists()) if noisy else None,
             own=site.notebook("learner") if capability(experiment.learner, "learns_from_own_adapter") else None,
+            attempts=capability(experiment.learner, "learns_from_attempts"),
         ),
         probes={
             EVALUATION: evaluation,

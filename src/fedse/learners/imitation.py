@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from fedse.adapters.first import without_effect
 from fedse.errors import BadInput, GpuFull
 from fedse.objectives.cases import Case
 from fedse.objectives.objective import Objective
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _TOKENS_ON_GPU, _TOKENS_ELSEWHERE = 16_384, 2_048
 _ADAPTERS_ON_GPU = 5
+_NOT_FOR_FITTING = {"checkpointing", "adapters_at_once", "tokens_at_once", "restart"}
 
 
 class ImitationOptions(PluginOptions):
@@ -55,6 +57,9 @@ class ImitationOptions(PluginOptions):
     proximal_mu: Annotated[float | Ramp, Scheduled(least=0)] = 0.0
     """Adds proximal_mu / 2 * || adapter - adapter at the round's beginning ||^2 to the loss, which holds clients together
     (FedProx, arXiv 1812.06127)."""
+    restart: bool = False
+    """Begin every lesson with the base model, and learn all that is remembered anew, as STaR does; false goes on from the
+    broadcast adapter, which M-STaR (arXiv 2412.17451) found to be better."""
 
 
 class Imitation:
@@ -120,10 +125,19 @@ class Imitation:
         return self.learn_together([lesson])[0]
 
     def learn_together(self, lessons: Sequence[Lesson]) -> list[Learned | None]:
+        lessons = [self._restarted(lesson) for lesson in lessons] if self.options.restart else lessons
         cases = [self.cases(lesson) for lesson in lessons]
         given = [pair for pair in zip(lessons, cases, strict=True) if pair[1]]
         learned = iter(self._learn_together(*zip(*given, strict=True)) if given else ())
         return [next(learned) if own else None for own in cases]
+
+    def _restarted(self, lesson: Lesson) -> Lesson:
+        if lesson.start.frozen:
+            raise BadInput(
+                "learner.restart: aggregator or mix freeze a part of the adapter, so that it cannot begin anew: leave "
+                "`restart` off, or let clients train everything."
+            )
+        return lesson._replace(start=without_effect(lesson.start))
 
     def _learn_together(self, lessons: Sequence[Lesson], cases: Sequence[Sequence[Case]]) -> list[Learned]:
         with self._memory_explained(1):
@@ -155,7 +169,7 @@ class Imitation:
 
     def _settings(self) -> dict[str, Any]:
         """What the round is fitted with."""
-        of_fitting = ImitationOptions.model_fields.keys() - {"checkpointing", "adapters_at_once", "tokens_at_once"}
+        of_fitting = ImitationOptions.model_fields.keys() - _NOT_FOR_FITTING
         return {
             name: at(value, self._round) for name, value in self.options.model_dump(include=set(of_fitting)).items()
         }

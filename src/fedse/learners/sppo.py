@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.objectives.cases import Case
-from fedse.objectives.groups import differ, groups_of, uniform_share, win_shares
+from fedse.objectives.groups import groups_of, uniform_share, win_advantages
 from fedse.objectives.objective import Objective
 from fedse.objectives.sppo_loss import SppoLoss
 from fedse.plugins.schedules import Ramp, Scheduled, at
@@ -32,12 +32,7 @@ class Sppo(Imitation):
     options: SppoOptions
 
     def cases(self, lesson: Lesson) -> list[Case]:
-        return [
-            Case((trajectory,), (share - 0.5,))
-            for group in groups_of(lesson.fresh)
-            if differ(group)
-            for trajectory, share in zip(group, win_shares(group), strict=True)
-        ]
+        return [Case((trajectory,), (above,)) for trajectory, above in win_advantages(groups_of(lesson.fresh))]
 
     def objective(self, cases: Sequence[Case]) -> Objective:
         del cases  # Nothing depends on what else is in the round.

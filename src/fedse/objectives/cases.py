@@ -27,7 +27,9 @@ class Case:
     credits: tuple[float, ...] = (1.0,)
     """Of each, what the rule makes of it: an advantage, or 1 for a success and -1 for a failure."""
     replayed: bool = False
-    """Remembered, and imitated beside what the rule compares."""
+    """Remembered, and learned beside what the rule compares."""
+    by_step: tuple[float, ...] = ()
+    """Of a single trajectory, what the rule makes of each of its replies, where it tells them apart."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class CreditedExample(Example):
     """Log-probability with which each of the agent's tokens was drawn, where it was stored and is the model's own."""
     explorer: str = ""
     """Digest of the adapter that played it."""
+    by_token: npt.NDArray[np.float64] | None = None
+    """Credit of each of the agent's tokens, where a rule tells replies apart."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +81,18 @@ def _example(case: Case, number: int, context: int) -> CreditedExample:
     trajectory = case.trajectories[number]
     ids = np.array(trajectory.token_ids[:context], dtype=np.int64)
     train = np.array(trajectory.train_mask[:context], dtype=np.bool_)
-    drawn = None
-    if trajectory.log_probs and not trajectory.reshaped:
-        # One for each token of the whole mask; the first of all tokens is predicted from nothing.
-        drawn = np.array(trajectory.log_probs[int(train[0]) : int(train.sum())])
-    return CreditedExample(ids, train, case.credits[number], case.replayed, drawn, trajectory.adapter)
+    # One for each token of the whole mask; the first of all tokens is predicted from nothing.
+    kept = slice(int(train[0]), int(train.sum()))
+    drawn = np.array(trajectory.log_probs[kept]) if trajectory.log_probs and not trajectory.reshaped else None
+    by_token = _by_token(trajectory, case.by_step)[kept] if case.by_step else None
+    return CreditedExample(ids, train, case.credits[number], case.replayed, drawn, trajectory.adapter, by_token)
+
+
+def _by_token(trajectory: Trajectory, by_step: Sequence[float]) -> npt.NDArray[np.float64]:
+    """Each token of the mask has what its reply has. Between two replies stands what the world said."""
+    mask = np.array(trajectory.train_mask, dtype=np.bool_)
+    begins = mask & ~np.concatenate([[False], mask[:-1]])
+    return np.asarray(np.array(by_step)[np.cumsum(begins)[mask] - 1], dtype=np.float64)
 
 
 def group(examples: Sequence[T], batch: int, random: np.random.Generator) -> Iterator[list[T]]:

@@ -47,7 +47,7 @@ class ClippedRatio:
                 loss -= float(item.now.sum()) * self.imitation / replayed
                 continue
             share = self._share(item, compared)
-            ratio, advantage = np.exp(self._log_ratio(item)), item.example.credit
+            ratio, advantage = np.exp(self._log_ratio(item)), item.credits
             counts, held = self._counts(item), next(chosen)
             if self.loss_type == "cispo":
                 counts = (ratio <= self.high) | (advantage < 0)
@@ -84,7 +84,7 @@ class ClippedRatio:
         ratio = np.exp(self._log_ratio(item))
         if self.entropy is not None and self.entropy.way == "kl_cov":
             return np.ones(len(ratio), dtype=np.bool_)
-        return np.asarray(ratio <= 1 + self.high if item.example.credit > 0 else ratio >= 1 - self.low)
+        return np.where(item.credits > 0, ratio <= 1 + self.high, ratio >= 1 - self.low)
 
     def _chosen(self, compared: Sequence[Scored]) -> list[Mask]:
         if self.entropy is None or not compared:

@@ -49,5 +49,5 @@ class Covariance:
     def of(batch: Sequence[Scored]) -> Values:
         """Of each token, one example after another."""
         likely = np.concatenate([item.now for item in batch])
-        credit = np.concatenate([np.full(len(item.now), item.example.credit) for item in batch])
+        credit = np.concatenate([item.credits for item in batch])
         return np.asarray((credit - credit.mean()) * (likely - likely.mean()), dtype=np.float64)

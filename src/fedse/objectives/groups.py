@@ -60,6 +60,16 @@ def advantages(groups: Sequence[Group], scale: Scale) -> list[tuple[Trajectory, 
     return found
 
 
+def win_advantages(groups: Sequence[Group]) -> list[tuple[Trajectory, float]]:
+    """How far the win share of each attempt is from one half, for groups that have a difference."""
+    return [
+        (item, share - 0.5)
+        for group in groups
+        if differ(group)
+        for item, share in zip(group, win_shares(group), strict=True)
+    ]
+
+
 def win_shares(group: Group) -> list[float]:
     """Share of the other attempts that each one beats; one that is worth the same counts half."""
     rewards = np.array([trajectory.reward for trajectory in group])

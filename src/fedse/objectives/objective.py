@@ -33,6 +33,12 @@ class Scored:
     """What the learner's teacher would say in the place of each token, where there is one."""
 
     @property
+    def credits(self) -> Values:
+        """Of each token: its reply's, where a rule tells them apart, or the example's."""
+        by_token = self.example.by_token
+        return np.full(len(self.now), self.example.credit) if by_token is None else by_token
+
+    @property
     def log_ratio(self) -> Values:
         """To the reference."""
         return self.now - self.before

@@ -33,6 +33,7 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "start": {
         "demonstrations": "fedse.starts.demonstrations:Demonstrations",
+        "curated": "fedse.starts.curated:Curated",
         "recorded": "fedse.starts.recorded:Recorded",
         "canaries": "fedse.starts.canaries:Canaries",
         "none": "fedse.starts.none:NoDemonstrations",
@@ -89,6 +90,8 @@ KNOWN: dict[str, dict[str, str]] = {
         "dpo": "fedse.learners.dpo:Dpo",
         "sppo": "fedse.learners.sppo:Sppo",
         "self_imitation": "fedse.learners.self_imitation:SelfImitation",
+        "likelihood_replay": "fedse.learners.likelihood_replay:ReplayByLikelihood",
+        "spear": "fedse.learners.spear:Spear",
         "soft_labels": "fedse.learners.soft_labels:SoftImitation",
         "distillation": "fedse.learners.distillation:Distillation",
         "none": "fedse.learners.none:NoLearning",

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from fedse.errors import BadInput, ServerFailed, SwapFailed
+from fedse.models.asking import Asking, Conversation
 from fedse.models.chat_server import ChatServer, ChatServerOptions, Completion
 from fedse.models.served import Served
-from fedse.policies.asking import Asking, Conversation
 from fedse.protocols import Reply
 from fedse.types import Adapter
 

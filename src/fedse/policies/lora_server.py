@@ -15,9 +15,9 @@ from pydantic import Field
 
 from fedse.adapters.files import write_adapter
 from fedse.errors import BadInput, ServerFailed, SwapFailed
+from fedse.models.asking import Asking, Conversation
 from fedse.models.server import ServerOptions
 from fedse.models.token_server import SERVERS, Asked, Sampled
-from fedse.policies.asking import Asking, Conversation
 from fedse.protocols import Reply
 from fedse.types import Adapter
 

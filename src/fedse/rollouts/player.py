@@ -271,6 +271,7 @@ class Player:
             category=episode.task.category,
             log_probs=tuple(play.known_log_probs),
             reshaped=episode.sampling.temperature != 1.0 or self._restricts is not None,
+            truncated=not answer.error and (answer.truncated or not answer.over),
         )
         self._done[play.number] = trajectory
         self._finished(trajectory)

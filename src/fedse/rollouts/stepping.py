@@ -27,6 +27,8 @@ class WorldReply(NamedTuple):
     observation: str = ""
     rules: str = ""
     over: bool = False
+    truncated: bool = False
+    """Whether a limit of turns made it so."""
     valid: bool = True
     success: bool = False
     score: float = 0.0
@@ -93,6 +95,7 @@ class WorldsHere:
         return WorldReply(
             plain_text(observation, "an observation"),
             over=over,
+            truncated=bool(truncated and not terminated),
             valid=bool(info["valid"]),
             success=over and bool(info["success"]),
             score=finite_number(info["score"], "the score") if over else 0.0,
