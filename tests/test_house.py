@@ -24,7 +24,7 @@ LAYERS = [
     {"plugins"},
     {"adapters"},
     {"networks"},
-    {"worlds", "models", "experience", "runs", "privacy", "objectives"},
+    {"worlds", "models", "servers", "experience", "runs", "privacy", "objectives"},
     {"fitting"},
     {"policies", "rollouts", "learners", "aggregators"},
     {"evaluation", "starts", "filters"},

@@ -25,13 +25,13 @@ from fedse.experience.buffer import read_file
 from fedse.experience.export import export
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import stored_experiment
-from fedse.models import rate_limit
 from fedse.models.chat import ByteChat
 from fedse.models.served import Served
 from fedse.policies.api import ApiPolicy
 from fedse.protocols import Reply
 from fedse.rollouts.player import Player
 from fedse.runs.folder import RunFolder
+from fedse.servers import rate_limit
 from fedse.starts.demonstrations import demonstrate
 from fedse.types import Adapter, Episode, Outcome, Purpose, Sampling, Task
 from fedse.worlds.maze import Maze

@@ -85,7 +85,7 @@ def test_an_adapter_that_the_server_leaves_out_is_found(model: Tiny, monkeypatch
     with StandIn(model) as there:
         policy = LoraServerPolicy(model, url=f"{there.address}/v1", retries=0)
         first = policy._loaded
-        monkeypatch.setattr("fedse.models.token_server.Vllm.unload", lambda self, name: None)
+        monkeypatch.setattr("fedse.servers.token_server.Vllm.unload", lambda self, name: None)
         honest = StandIn._draw
         monkeypatch.setattr(StandIn, "_draw", lambda self, name, *rest: honest(self, first, *rest))
         with pytest.raises(SwapFailed, match="answers as another model or adapter"):

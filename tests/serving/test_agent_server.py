@@ -218,7 +218,7 @@ def test_what_makes_no_difference_is_taken(ask: Callable[..., Any]) -> None:
 
 
 def test_the_length_that_the_api_policy_takes_for_full_is_said_in_its_words(ask: Callable[..., Any]) -> None:
-    from fedse.models.server import _TOO_LONG
+    from fedse.servers.server import _TOO_LONG
 
     with pytest.raises(openai.BadRequestError) as refused:
         ask([{"role": "user", "content": "x" * 600}])

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from fedse.errors import BadInput, ServerFailed, SwapFailed
-from fedse.models.asking import Asking, Conversation
-from fedse.models.chat_server import ChatServer, ChatServerOptions, Completion
 from fedse.models.served import Served
 from fedse.protocols import Reply
+from fedse.servers.asking import Asking, Conversation
+from fedse.servers.chat_server import ChatServer, ChatServerOptions, Completion
 from fedse.types import Adapter
 
 

@@ -15,10 +15,10 @@ from pydantic import Field
 
 from fedse.adapters.files import write_adapter
 from fedse.errors import BadInput, ServerFailed, SwapFailed
-from fedse.models.asking import Asking, Conversation
-from fedse.models.server import ServerOptions
-from fedse.models.token_server import SERVERS, Asked, Sampled
 from fedse.protocols import Reply
+from fedse.servers.asking import Asking, Conversation
+from fedse.servers.server import ServerOptions
+from fedse.servers.token_server import SERVERS, Asked, Sampled
 from fedse.types import Adapter
 
 if TYPE_CHECKING:

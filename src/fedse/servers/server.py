@@ -15,8 +15,8 @@ from pydantic import ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from fedse.errors import BadInput, MissingExtra, ServerFailed
-from fedse.models.rate_limit import RateLimit
 from fedse.plugins import PluginOptions
+from fedse.servers.rate_limit import RateLimit
 
 _NO_KEY = "none"
 _TOO_LONG = re.compile(r"context[ _-]?(length|size|window)|maximum model length|prompt is too long", re.IGNORECASE)

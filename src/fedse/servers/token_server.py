@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fedse.errors import ServerFailed
-from fedse.models.server import Server, Tokens, counted
+from fedse.servers.server import Server, Tokens, counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from fedse.models import rate_limit
-from fedse.models.rate_limit import RateLimit
+from fedse.servers import rate_limit
+from fedse.servers.rate_limit import RateLimit
 
 
 class Clock:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from fedse.models.server import Server, ServerOptions, Tokens, counted
+from fedse.servers.server import Server, ServerOptions, Tokens, counted
 
 _BYTES_A_TOKEN = 4
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from fedse.errors import ServerFailed
-from fedse.models.server import Tokens
 from fedse.protocols import Reply, Usage
 from fedse.seeds import stream
+from fedse.servers.server import Tokens
 from fedse.types import Sampling
 
 _LOOK_UP = 0.5

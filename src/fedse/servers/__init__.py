@@ -1,0 +1,1 @@
+"""Servers that answer for a model elsewhere."""
