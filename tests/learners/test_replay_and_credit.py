@@ -84,8 +84,8 @@ def test_what_was_truncated_is_left_out_of_the_loss_and_stays_in_the_baseline(ti
             (pytest.approx(-1 / 3),),
         ]
     )
-    assert masked.told_of(lesson)["masked_share"] == pytest.approx(1 / 3)
-    assert "masked_share" not in GroupPolicyGradient(tiny).told_of(lesson)
+    assert masked.told_of(lesson)["masked"] == pytest.approx(1 / 3)
+    assert "masked" not in GroupPolicyGradient(tiny).told_of(lesson)
 
 
 def test_credit_of_replies_is_the_papers_standardised_suffix_sum() -> None:

@@ -14,14 +14,14 @@ from bandit_world import bandit
 import fedse
 from fedse.clients.notebook import Notebook
 from fedse.errors import BadInput
-from fedse.fitting.loop import Fitting, Teacher
+from fedse.fitting.loop import Fitting
 from fedse.learners.distillation import Distillation
 from fedse.learners.imitation import Imitation
 from fedse.learners.soft_labels import SoftImitation
 from fedse.networks.swap import load_adapter
 from fedse.networks.training.passes import pass_for
 from fedse.objectives.cases import Case, examples_of
-from fedse.objectives.teaching import Divergence, SoftLabels
+from fedse.objectives.teaching import Divergence, SoftLabels, Teacher
 from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Adapter, Lesson
 from fedse.worlds.maze import Maze

@@ -79,7 +79,12 @@ def rank_of(adapter: Adapter) -> int:
 
 
 def without_effect(adapter: Adapter) -> Adapter:
-    """The same with every B at zero, so that it changes nothing about the base model."""
+    """The same with every B at zero, so that it changes nothing about the base model, for a learner that begins anew."""
+    if adapter.frozen:
+        raise BadInput(
+            "learner.restart: aggregator or mix freeze a part of the adapter, so that it cannot begin anew: leave `restart` "
+            "off, or let clients train everything."
+        )
     tensors = {
         name: np.zeros_like(tensor) if factor(name) == "B" else tensor for name, tensor in adapter.tensors.items()
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,15 +14,9 @@ from fedse.networks.training.soft_targets import LikelyTokens, SoftTargets, join
 from fedse.networks.training.token_packing import Example, micro_batches, opening_of
 from fedse.objectives.cases import Case, CreditedExample, Unit, group, units_of
 from fedse.objectives.objective import Objective, Scored, Values
+from fedse.objectives.teaching import Teacher
 from fedse.stopwatch import during
 from fedse.types import Adapter
-
-
-class Teacher(NamedTuple):
-    """An adapter of the lesson's kind, and how many of the likeliest tokens it tells in each place."""
-
-    adapter: Adapter
-    top_k: int
 
 
 class Fitting:

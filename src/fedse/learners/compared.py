@@ -9,15 +9,13 @@ from pydantic import Field, model_validator
 
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.objectives.cases import Case
-from fedse.objectives.clipped_ratio import ClippedRatio, LossType
+from fedse.objectives.clipped_ratio import CISPO_HIGH, ClippedRatio, LossType
 from fedse.objectives.covariance import SHARE, Covariance
 from fedse.objectives.groups import Group, Scale, advantages, groups_of, solved_share, uniform_share, win_advantages
 from fedse.objectives.set_advantages import set_advantages
 from fedse.objectives.step_credit import step_cases
 from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.types import Lesson, Trajectory
-
-_CISPO_HIGH = 5.0
 
 
 class ComparedOptions(ImitationOptions):
@@ -60,19 +58,15 @@ class ComparedOptions(ImitationOptions):
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> ComparedOptions:
-        defaults = {name: field.default for name, field in type(self).model_fields.items()}
-        needs = {
-            "scale_rewards": ("advantage: mean", self.advantage == "mean"),
-            "set_size": ("advantage: sets", self.advantage == "sets"),
-            "step_weight": ("advantage: steps", self.advantage == "steps"),
-            "entropy_share": ("entropy", self.entropy is not None),
-            "entropy_weight": ("entropy: kl_cov", self.entropy == "kl_cov"),
-        }
-        for name, (other, there) in needs.items():
-            if not there and getattr(self, name) != defaults[name]:
-                raise ValueError(
-                    f"`{name}` does something with `{other}` only: leave one of them out, or both as they are"
-                )
+        self.refuse_without_effect(
+            {
+                "scale_rewards": ("advantage: mean", self.advantage == "mean"),
+                "set_size": ("advantage: sets", self.advantage == "sets"),
+                "step_weight": ("advantage: steps", self.advantage == "steps"),
+                "entropy_share": ("entropy", self.entropy is not None),
+                "entropy_weight": ("entropy: kl_cov", self.entropy == "kl_cov"),
+            }
+        )
         return self
 
     @model_validator(mode="after")
@@ -90,14 +84,7 @@ class Compared(Imitation):
 
     Options: type[ComparedOptions] = ComparedOptions
     learns_from_failures: ClassVar[bool] = True
-    metrics: ClassVar[tuple[str, ...]] = (
-        "kl",
-        "clipped_share",
-        "entropy",
-        "uniform_groups",
-        "solved_groups",
-        "masked_share",
-    )
+    metrics: ClassVar[tuple[str, ...]] = ("kl", "clipped_share", "entropy", "uniform_groups", "solved_groups", "masked")
     options: ComparedOptions
 
     def cases(self, lesson: Lesson) -> list[Case]:
@@ -126,12 +113,11 @@ class Compared(Imitation):
         lengths = [case.trajectories[0].agent_tokens for case in compared] or [1]
         batches = max(1.0, cases / self.options.batch_size)
         options = self.options
-        high = options.epsilon_high or (_CISPO_HIGH if options.loss_type == "cispo" else options.epsilon)
         return ClippedRatio(
             loss_type=options.loss_type,
             by_sequence=options.importance_sampling_level == "sequence",
             low=options.epsilon,
-            high=high,
+            high=options.epsilon_high or (CISPO_HIGH if options.loss_type == "cispo" else options.epsilon),
             beta=at(options.beta, self._round),
             imitation=imitation,
             longest=max(lengths),
@@ -144,5 +130,5 @@ class Compared(Imitation):
         groups = groups_of(lesson.fresh)
         told = {"uniform_groups": uniform_share(groups), "solved_groups": solved_share(groups)}
         if self.options.mask_truncated_completions:
-            told["masked_share"] = sum(item.truncated for item in lesson.fresh) / max(1, len(lesson.fresh))
+            told["masked"] = sum(item.truncated for item in lesson.fresh) / max(1, len(lesson.fresh))
         return told

@@ -7,7 +7,7 @@ The own adapter is what the site's last lesson made; averaging has taken from it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -15,12 +15,9 @@ from fedse.errors import BadInput
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.objectives.cases import Case
 from fedse.objectives.objective import Objective
-from fedse.objectives.teaching import Divergence
+from fedse.objectives.teaching import Divergence, Teacher
 from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.types import Lesson
-
-if TYPE_CHECKING:
-    from fedse.fitting.loop import Teacher
 
 
 class DistillationOptions(ImitationOptions):
@@ -50,8 +47,6 @@ class Distillation(Imitation):
         return Divergence()
 
     def teacher(self, lesson: Lesson) -> Teacher | None:
-        from fedse.fitting.loop import Teacher
-
         if lesson.own is None:
             return None
         if lesson.own.layout != lesson.start.layout:

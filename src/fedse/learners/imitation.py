@@ -12,13 +12,14 @@ from fedse.adapters.first import without_effect
 from fedse.errors import BadInput, GpuFull
 from fedse.objectives.cases import Case
 from fedse.objectives.objective import Objective
+from fedse.objectives.teaching import Teacher
 from fedse.plugins import PluginOptions
 from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.stopwatch import during
 from fedse.types import Learned, Lesson
 
 if TYPE_CHECKING:
-    from fedse.fitting.loop import Fitting, Teacher
+    from fedse.fitting.loop import Fitting
     from fedse.models.causal_lm import CausalLM
     from fedse.networks.training.passes import Pass
 
@@ -125,19 +126,12 @@ class Imitation:
         return self.learn_together([lesson])[0]
 
     def learn_together(self, lessons: Sequence[Lesson]) -> list[Learned | None]:
-        lessons = [self._restarted(lesson) for lesson in lessons] if self.options.restart else lessons
+        if self.options.restart:
+            lessons = [lesson._replace(start=without_effect(lesson.start)) for lesson in lessons]
         cases = [self.cases(lesson) for lesson in lessons]
         given = [pair for pair in zip(lessons, cases, strict=True) if pair[1]]
         learned = iter(self._learn_together(*zip(*given, strict=True)) if given else ())
         return [next(learned) if own else None for own in cases]
-
-    def _restarted(self, lesson: Lesson) -> Lesson:
-        if lesson.start.frozen:
-            raise BadInput(
-                "learner.restart: aggregator or mix freeze a part of the adapter, so that it cannot begin anew: leave "
-                "`restart` off, or let clients train everything."
-            )
-        return lesson._replace(start=without_effect(lesson.start))
 
     def _learn_together(self, lessons: Sequence[Lesson], cases: Sequence[Sequence[Case]]) -> list[Learned]:
         with self._memory_explained(1):

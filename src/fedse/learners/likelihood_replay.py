@@ -1,5 +1,4 @@
-"""Imitation that weighs what is remembered by how likely the present policy would do the same
-(`objectives/likelihood_replay.py`)."""
+"""Imitation weighed by how likely the present policy would do the same (`objectives/likelihood_replay.py`)."""
 
 from __future__ import annotations
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.objectives.cases import Case
 from fedse.objectives.objective import Objective
-from fedse.objectives.teaching import SoftLabels
+from fedse.objectives.teaching import SoftLabels, Teacher
 from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.types import Lesson
-
-if TYPE_CHECKING:
-    from fedse.fitting.loop import Teacher
 
 
 class SoftLabelsOptions(ImitationOptions):
@@ -37,6 +34,4 @@ class SoftImitation(Imitation):
         return SoftLabels(at(self.options.share, self._round))
 
     def teacher(self, lesson: Lesson) -> Teacher:
-        from fedse.fitting.loop import Teacher
-
         return Teacher(lesson.start, self.options.top_k)

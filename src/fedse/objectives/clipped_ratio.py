@@ -15,6 +15,8 @@ from fedse.objectives.covariance import Covariance, Mask
 from fedse.objectives.objective import Scored, Values, Weighed
 
 LossType = Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo"]
+CISPO_HIGH = 5.0
+"""How far its weights go, where nothing else is said."""
 
 
 @dataclass(frozen=True)

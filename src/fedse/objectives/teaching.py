@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from fedse.networks.training.soft_targets import LikelyTokens, SoftTargets
 from fedse.objectives.objective import Scored, Values, Weighed
+from fedse.types import Adapter
+
+
+class Teacher(NamedTuple):
+    """An adapter of the lesson's kind, and how many of the likeliest tokens it tells in each place."""
+
+    adapter: Adapter
+    top_k: int
 
 
 @dataclass(frozen=True)

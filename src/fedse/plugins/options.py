@@ -47,6 +47,14 @@ class PluginOptions(BaseModel):
             if name not in self.rounding
         }
 
+    def refuse_without_effect(self, needs: Mapping[str, tuple[str, bool]]) -> None:
+        """Raises for an option that is set and does nothing: `needs` has what each goes with, and whether that is there."""
+        for name, (other, there) in needs.items():
+            if not there and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"`{name}` does something with `{other}` only: leave one of them out, or both as they are"
+                )
+
 
 FilePath = Annotated[Path, Field(strict=False)]
 """An option that names a file: text in YAML, a path in Python."""
