@@ -7,8 +7,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
+# Files that are not those of the lock are refused; what fedse itself is built with is among them.
+LOCKED := $(PIP) --no-deps --require-hashes
+FEDSE := $(PIP) --quiet --no-deps --no-build-isolation -e .
 
-.PHONY: demo test test-all torture lint format docs package reference speed-gpu speed-cpu clean
+.PHONY: demo test test-all torture lint format docs package reference lock licences audit speed-gpu speed-cpu clean
 
 demo: $(DEMO_READY)
 	$(BIN)/fedse demo
@@ -61,20 +64,37 @@ reference: $(READY)
 speed-gpu speed-cpu: speed-%: $(READY)
 	$(BIN)/python benchmarks/speed.py $*
 
+# Versions and hashes of all that CI and the demo install but PyTorch, whose build depends on the machine.
+lock:
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	build/lock/bin/python scripts/lock.py $(UPGRADE)
+
+licences: $(READY)
+	$(BIN)/python scripts/licences.py > docs/licences.md
+
+# Known vulnerabilities of what is locked. It asks a public database, and says so where it cannot.
+audit:
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	build/audit/bin/pip-audit --strict --no-deps --disable-pip -r requirements/ci.txt
+
 # torch first and by itself, so that the wanted build is there before anything else asks for one.
-$(READY): pyproject.toml
+$(READY): pyproject.toml requirements/ci.txt
 	@echo "Installing fedse with everything that its tests need into $(VENV): this takes minutes and 2.2 GB."
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
 	$(PIP) --quiet $(TORCH)
-	$(PIP) --quiet -e ".[all,dev]"
+	$(LOCKED) --quiet -r requirements/ci.txt
+	$(FEDSE)
 	touch $@ $(DEMO_READY)
 
 # What is installed for the tests has all that a demo needs.
-$(DEMO_READY): pyproject.toml
+$(DEMO_READY): pyproject.toml requirements/demo.txt
 	@echo "Installing fedse with what the demo needs into $(VENV): PyTorch first, then the rest; this takes minutes and 1.2 GB."
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
 	$(PIP) $(TORCH)
-	$(PIP) -e ".[demo]"
+	$(LOCKED) -r requirements/demo.txt
+	$(FEDSE)
 	touch $@
 
 clean:
