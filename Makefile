@@ -79,21 +79,21 @@ audit:
 	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 	build/audit/bin/pip-audit --strict --no-deps --disable-pip -r requirements/ci.txt
 
-# torch first and by itself, so that the wanted build is there before anything else asks for one.
+# What is locked first: PyTorch then finds there what it needs, and brings along only what its build has of its own.
 $(READY): pyproject.toml requirements/ci.txt
 	@echo "Installing fedse with everything that its tests need into $(VENV): this takes minutes and 2.2 GB."
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	$(PIP) --quiet $(TORCH)
 	$(LOCKED) --quiet -r requirements/ci.txt
+	$(PIP) --quiet $(TORCH)
 	$(FEDSE)
 	touch $@ $(DEMO_READY)
 
 # What is installed for the tests has all that a demo needs.
 $(DEMO_READY): pyproject.toml requirements/demo.txt
-	@echo "Installing fedse with what the demo needs into $(VENV): PyTorch first, then the rest; this takes minutes and 1.2 GB."
+	@echo "Installing fedse with what the demo needs into $(VENV), PyTorch last: this takes minutes and 1.2 GB."
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	$(PIP) $(TORCH)
 	$(LOCKED) -r requirements/demo.txt
+	$(PIP) $(TORCH)
 	$(FEDSE)
 	touch $@
 

@@ -18,7 +18,7 @@ BUILD = "hatchling>=1.27\neditables>=0.5"
 OLDEST = "3.11.5"
 """The oldest Python that everything in the files supports."""
 BY_MACHINE = re.compile(r"^(torch|triton|cuda-.*|nvidia-.*)$")
-HEADER = "# Made by `make lock`; do not edit. Installed with --require-hashes --no-deps, after PyTorch.\n"
+HEADER = "# Made by `make lock`; do not edit. Installed with --require-hashes --no-deps, before PyTorch.\n"
 
 
 def main(arguments: list[str]) -> None:

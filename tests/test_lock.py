@@ -41,9 +41,9 @@ def test_what_is_locked_is_what_the_project_asks_for(name: str, extras: set[str]
 
 
 def test_the_makefile_installs_nothing_but_pytorch_without_a_hash() -> None:
-    made = (ROOT / "Makefile").read_text().partition("# torch first and by itself")[2]
+    made = (ROOT / "Makefile").read_text().partition("# What is locked first")[2]
     installed = re.findall(r"^\t\$\((PIP|LOCKED|FEDSE)\)(.*)$", made, re.M)
-    assert [name for name, _ in installed] == ["PIP", "LOCKED", "FEDSE"] * 2
+    assert [name for name, _ in installed] == ["LOCKED", "PIP", "FEDSE"] * 2
     assert all("$(TORCH)" in rest for name, rest in installed if name == "PIP")
 
 
