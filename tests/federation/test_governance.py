@@ -123,6 +123,10 @@ def test_an_honest_run_is_the_same_with_it_and_trust_is_remembered(
     assert folders[0].digest_of(2) == folders[1].digest_of(2)
     told = (folders[1].report(2) or {})["diagnostics"]["governance"]
     assert set(told["sites"]) == set(clients) and "governance" not in (folders[0].report(2) or {})["diagnostics"]
+    for rounds in (1, 2):
+        run(table_experiment(**sizes, rounds=rounds, checks={"governance": {}}), tmp_path / "resumed")
+    resumed = (RunFolder(tmp_path / "resumed/table").report(2) or {})["diagnostics"]["governance"]
+    assert resumed == told, "trust is read from the reports"
     known = standings(folders[1], 2)
     assert known["east"].trust == told["sites"]["east"]["trust"] and known["east"].rounds == 2
 

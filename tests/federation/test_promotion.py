@@ -71,6 +71,10 @@ def test_a_planted_collapse_is_taken_back_within_one_round(
     assert [event.kind for event in told.warned if event.kind == "rolled_back"] == ["rolled_back"]
     following = RunFolder(tmp_path / "table").report(COLLAPSE + 2) or {}
     assert "promotion" not in following["diagnostics"] and following["evaluation"]["macro"] > 0.2
+    # Stopped before the bad adapter is found out, and resumed, it is the same run.
+    for rounds in (COLLAPSE, 5):
+        run(five_rounds(aggregator=Collapsing, promotion={"drop": 0.2}, rounds=rounds), tmp_path / "resumed")
+    assert digests(tmp_path / "resumed") == made
 
 
 def test_a_run_that_does_well_is_the_same_with_and_without_the_gate(
