@@ -43,6 +43,7 @@ def test_attempts_by_round_and_category(table_experiment: Callable[..., Experime
     assert wrong.exit_code == 2 and "did you mean 'east'" in wrong.output
 
 
+@pytest.mark.slow
 def test_several_runs_in_one_picture(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
     runs = [str(fedse.run(table_experiment(seed=seed, rounds=1), tmp_path / str(seed)).folder) for seed in (0, 1)]
     target = tmp_path / "explored.png"

@@ -88,6 +88,7 @@ def test_a_world_that_is_cut_short_is_the_same_world_for_some_turns() -> None:
                 break
 
 
+@pytest.mark.slow
 def test_a_run_that_stopped_breaks_the_same(table_experiment: Make, tmp_path: Path) -> None:
     keys: dict[str, Any] = {"curriculum": {"name": "break_and_fix", "turns": 1}}
     whole = fedse.run(table_experiment(**keys, rounds=2), tmp_path / "whole")

@@ -106,6 +106,7 @@ def test_names_that_the_world_accepts_are_explored_and_no_others() -> None:
     assert ids(explored) == [*own, *uniform[: 30 - len(own)]], "for what was not accepted, others are drawn"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["babyai", "textcraft", "webshop", "wordle"])
 def test_a_name_is_accepted_if_the_world_makes_such_a_task_and_it_was_not_shown(name: str) -> None:
     place = site(name).places[name]
@@ -145,6 +146,7 @@ def keys(**changes: Any) -> dict[str, Any]:
     return {"clients": {"east": {"worlds": [maze]}}, "exploration": {"tasks": 6}, "start": "none", **changes}
 
 
+@pytest.mark.slow
 def test_a_run_that_stopped_explores_the_same_proposals(table_experiment: Make, tmp_path: Path) -> None:
     whole = fedse.run(table_experiment(**keys(curriculum="self_play")), tmp_path / "whole")
     for rounds in (1, 2):
@@ -154,6 +156,7 @@ def test_a_run_that_stopped_explores_the_same_proposals(table_experiment: Make, 
     assert all(item.purpose is Purpose.EXPLORE for item in read_file(whole.folder / "clients/east/buffer.sqlite"))
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_propose_explores_uniformly(table_experiment: Make, tmp_path: Path) -> None:
     silent = fedse.run(table_experiment(**keys(curriculum="proposed", rounds=1)), tmp_path / "silent")
     plain = fedse.run(table_experiment(**keys(rounds=1)), tmp_path / "plain")

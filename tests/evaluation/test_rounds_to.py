@@ -38,6 +38,7 @@ def test_a_share_has_an_interval_from_pairs_drawn_again(program: Any) -> None:
     assert program.fewer([3.0] * 3, [4.0] * 3) == (0.25, (0.25, 0.25))
 
 
+@pytest.mark.slow
 def test_runs_are_compared_with_uniform_by_seed(
     program: Any, table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:

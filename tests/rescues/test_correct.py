@@ -130,6 +130,7 @@ def keys(**changes: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_a_run_learns_corrections_and_is_the_same_after_a_stop(table_experiment: Make, tmp_path: Path) -> None:
     whole = fedse.run(table_experiment(**keys()), tmp_path / "whole")
     for rounds in (1, 2):
