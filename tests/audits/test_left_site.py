@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fedse
 from fedse.audits.left_site import without
 from fedse.audits.seats import scores
+from fedse.cli.audit import audit
 from fedse.errors import BadInput
 from fedse.experience.buffer import read_file
 from fedse.experiments.options import Experiment
 from fedse.runs.reading import RunView
 from fedse.runs.shared_adapter import shared_adapter
 from fedse.types import Adapter
-from fedse_command import command
 
 
 def test_every_broadcast_of_a_run_that_the_client_had_left_is_looked_at(
@@ -43,10 +44,14 @@ def test_every_broadcast_of_a_run_that_the_client_had_left_is_looked_at(
         without([left], "west", Adapter({}))
 
 
-def test_the_command_asks_for_one_client_and_one_audit(tmp_path: Path) -> None:
-    for arguments, sentence in [
-        (("run", "--without", "other"), "name it with --client"),
-        (("run", "--projection", "--reference", "other"), "audits of their own"),
-    ]:
-        done = command("audit", *arguments, folder=tmp_path)
-        assert done.returncode == 2 and sentence in " ".join(done.stderr.split()), done.stderr
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"without": [Path("other")]}, "name it with --client"),
+        ({"projection": True, "canaries": True}, "audits of their own"),
+        ({"projection": True, "reference": [Path("other")]}, "audits of their own"),
+    ],
+)
+def test_the_command_is_about_one_client_and_one_audit(asked: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        audit(Path("run"), **asked)

@@ -65,7 +65,7 @@ def test_a_run_without_canaries_is_told_so(tmp_path: Path) -> None:
 @pytest.mark.torture
 def test_what_is_learned_by_heart_refutes_a_small_epsilon(tmp_path: Path) -> None:
     made = experiment(
-        model={"name": "tiny", "width": 64, "layers": 2, "context": 512, "lora": {"rank": 32}, "threads": 1},
+        model={"name": "tiny", "width": 64, "layers": 2, "context": 1024, "lora": {"rank": 32}, "threads": 1},
         learner={"learning_rate": 0.02, "epochs": 60, "batch_size": 4},
         start={"name": "canaries", "tasks": 2, "canaries": 40},
     )

@@ -87,7 +87,6 @@ def test_what_a_reference_learned_from_is_left_out_and_another_model_is_refused(
     same = shutil.copytree(first, tmp_path / "same")
     with open_run(first) as opened:
         (client,) = opened.clients
-        (alone,) = audit(opened, client, 1)["worlds"]
         found = audit(opened, client, 1, [other])
         (beside,) = found["worlds"]
         (left,) = audit(opened, client, 1, [same])["worlds"]
@@ -97,6 +96,4 @@ def test_what_a_reference_learned_from_is_left_out_and_another_model_is_refused(
             references([other], small(model={**small().model.options, "name": "tiny", "width": 32}), "maze", 1)
     assert found["references"] == ["other"]
     assert {row["seat"] for row in beside["rows"] if row["attack"] == "RMIA"} == {HUB, OTHER_SITE, READER}
-    assert not [row for row in alone["rows"] if row["attack"] == "RMIA"]
-    assert beside["members"] <= alone["members"] and beside["others"] < alone["others"]
-    assert left["members"] == 0
+    assert 10 <= beside["members"] < 25 and beside["left_out"] >= 25 and left["members"] == 0
