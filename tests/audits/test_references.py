@@ -1,9 +1,9 @@
-"""RMIA against its definition by pairs, and reference runs that can and cannot be compared with."""
+"""RMIA against its definition by pairs, runs that can and cannot be compared with, and the curve of projections."""
 
 from __future__ import annotations
 
+import json
 import math
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,17 @@ import numpy as np
 import pytest
 
 import fedse
+from fedse.audits import projection_curve as projection_curve_room
 from fedse.audits.membership import audit
+from fedse.audits.projection_curve import GRADIENT, LEARNED, SENT, projection_curve
 from fedse.audits.rates import rates
 from fedse.audits.references import references
 from fedse.audits.rmia import OFFLINE_A, ratios
 from fedse.audits.seats import HUB, OTHER_SITE, READER, Seen, attacks, scores
+from fedse.cli.audit_tables import projection_table
+from fedse.cli.tables import markdown
 from fedse.errors import BadInput
+from fedse.experience.buffer import read_file
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import open_run
 from fedse.types import Adapter
@@ -69,7 +74,7 @@ def small(**changes: Any) -> Experiment:
     maze = {"name": "maze", "rules": "bare", "observation_length": "brief", "train_tasks": 90}
     content: dict[str, Any] = {
         "name": "first",
-        "rounds": 1,
+        "rounds": 2,
         "model": {"name": "tiny", "width": 16, "layers": 1, "context": 512, "lora": {"rank": 2}, "threads": 1},
         "clients": {"maze": {"worlds": [maze]}},
         "start": {"name": "demonstrations", "tasks": 25},
@@ -81,19 +86,43 @@ def small(**changes: Any) -> Experiment:
     return Experiment(**{**content, **changes})
 
 
-def test_what_a_reference_learned_from_is_left_out_and_another_model_is_refused(tmp_path: Path) -> None:
-    first = fedse.run(small(), tmp_path).folder
-    other = fedse.run(small(name="other", seed=1), tmp_path).folder
-    same = shutil.copytree(first, tmp_path / "same")
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fedse.run(small(), tmp_path_factory.mktemp("references")).folder
+
+
+def test_what_a_reference_learned_from_is_left_out_and_another_model_is_refused(first: Path, tmp_path: Path) -> None:
+    other = fedse.run(small(name="other", seed=1, rounds=1), tmp_path).folder
     with open_run(first) as opened:
         (client,) = opened.clients
         found = audit(opened, client, 1, [other])
         (beside,) = found["worlds"]
-        (left,) = audit(opened, client, 1, [same])["worlds"]
+        begun = {item.task for item in client.experience.buffer.read(0)}
         with pytest.raises(BadInput, match="no client 'mazes' with the same worlds"):
             references([other], small(clients={"mazes": small().clients["maze"]}), "mazes", 1)
         with pytest.raises(BadInput, match="its model or adapter is another"):
             references([other], small(model={**small().model.options, "name": "tiny", "width": 32}), "maze", 1)
     assert found["references"] == ["other"]
     assert {row["seat"] for row in beside["rows"] if row["attack"] == "RMIA"} == {HUB, OTHER_SITE, READER}
-    assert 10 <= beside["members"] < 25 and beside["left_out"] >= 25 and left["members"] == 0
+    assert 10 <= beside["members"] < 25 and beside["left_out"] >= 25
+    in_both = begun & {item.task for item in read_file(other / "clients/maze/buffer.sqlite")}
+    assert in_both and beside["members"] <= 25 - len(in_both)
+
+
+def test_projection_is_tried_on_updates_made_for_it_and_on_what_was_sent(
+    first: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projection_curve_room, "UPDATES", {1: 2, 8: 1})
+    with open_run(first) as opened:
+        (client,) = opened.clients
+        with pytest.raises(BadInput, match="B is zero in the adapter that entered round 1"):
+            projection_curve(opened, client, 1)
+        found = projection_curve(opened, client, 2)
+    (world,) = found["worlds"]
+    tried = [(row["update"], row["trajectories"], row["updates"]) for row in world["rows"]]
+    made = [(name, *counts) for name in (GRADIENT, LEARNED) for counts in ((1, 2), (8, 1))]
+    assert tried == [*made, (SENT, None, 1)]
+    assert all(0 <= row["auc_range"][0] <= row["auc"] <= row["auc_range"][1] <= 1 for row in world["rows"])
+    assert len(markdown(projection_table(found, world)).splitlines()) > 6
+    stored = json.loads((first / "evaluations/projection-0002-maze.json").read_text())
+    assert stored == json.loads(json.dumps(found))
