@@ -15,8 +15,7 @@ ROOT = Path(__file__).parents[1]
 EXTRAS = {"ci": ("all", "dev"), "demo": ("demo",)}
 """Of each file. What builds the package itself is in both, so that nothing is fetched beside them."""
 BUILD = "hatchling>=1.27\neditables>=0.5"
-OLDEST = "3.11.5"
-"""The oldest Python that everything in the files supports."""
+OLDEST = "3.11"
 BY_MACHINE = re.compile(r"^(torch|triton|cuda-.*|nvidia-.*)$")
 HEADER = "# Made by `make lock`; do not edit. Installed with --require-hashes --no-deps, before PyTorch.\n"
 

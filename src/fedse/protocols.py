@@ -129,7 +129,8 @@ class Policy(Protocol):
 
 class Start(Protocol):
     """What a client's buffer begins with. One that gives nothing, ever, says so with `empty = True`; one that gives a world
-    no more trajectories than an option of its own says names that option in `bounded_by`."""
+    no more trajectories than an option of its own says names that option in `bounded_by`; one in which no trajectory
+    decides whether another is given says `one_by_one = True`."""
 
     def trajectories(self, client: str, label: str, world: Any, chat: Chat, seed: int) -> list[Trajectory]: ...
 

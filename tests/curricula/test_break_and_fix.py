@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,18 @@ def test_tasks_are_those_of_uniform_and_a_share_begins_with_careless_turns() -> 
         marks = [step.learned for step in item.steps]
         begun = len(episode.prefix)
         assert marks == [False] * begun + [True] * (len(marks) - begun) and len(marks) > begun
+
+
+def test_turns_that_ended_the_episode_or_leave_no_room_are_no_beginning() -> None:
+    here = site(tasks=1, attempts=1)
+    curriculum = BreakAndFix(here, share=1.0, turns=2)
+    (item,), _ = planned(curriculum)
+    assert item.outcome is Outcome.FAILURE and len(curriculum.broken(item)) == 2
+    assert not curriculum.broken(replace(item, truncated=False)), "the world itself was over"
+    needed = len(item.token_ids) + len(CHAT.turn(item.closing))
+    tight = BreakAndFix(replace(here, context=needed), share=1.0, turns=2)
+    roomy = BreakAndFix(replace(here, context=needed + 1), share=1.0, turns=2)
+    assert not tight.broken(item) and roomy.broken(item)
 
 
 def test_a_world_that_is_cut_short_is_the_same_world_for_some_turns() -> None:

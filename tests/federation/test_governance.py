@@ -52,6 +52,14 @@ def test_nobody_is_left_out_where_all_are_honest(tmp_path: Path) -> None:
         assert refused == {} and all(label.p > 0.7 for label in governance.labels.values())
 
 
+def test_where_nobody_would_be_trusted_nobody_is_left_out(tmp_path: Path) -> None:
+    changes = {name: np.zeros(SIZE, np.float32) for name in NAMES[:3]}
+    for number, length in enumerate((1, 5, 25)):
+        changes[NAMES[number]][number] = length
+    governance, refused = judged(changes, tmp_path)
+    assert refused == {} and all(label.p < 0.4 for label in governance.labels.values())
+
+
 @pytest.mark.parametrize("times", [-10.0, -2.0, 10.0])
 def test_one_that_goes_too_far_or_the_other_way_is_left_out(times: float, tmp_path: Path) -> None:
     changes = honest()

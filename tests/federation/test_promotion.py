@@ -122,7 +122,10 @@ def test_the_slow_truth_has_the_last_word() -> None:
         ({"evaluation": {"tasks_per_round": 0}}, "`evaluation.tasks_per_round` is 0"),
         ({"evaluation": {"mean_of_last": 2}}, "measures the mean of several"),
         ({"method": "local_se"}, "no shared adapter to take back"),
-        ({"mix": "fedalt"}, "takes what a client sent last out of the shared adapter"),
+        ({"mix": "fedalt"}, "with `mix: fedalt` sites keep what they learned beside a shared adapter"),
+        ({"mix": "personal"}, "with `mix: personal` sites keep"),
+        ({"aggregator": "fedsa_lora"}, "with `aggregator: fedsa_lora` sites keep"),
+        ({"learner": "distillation"}, "with `learner: distillation` sites keep"),
     ],
 )
 def test_a_gate_without_anything_to_go_by_is_refused(

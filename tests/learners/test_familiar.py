@@ -107,6 +107,9 @@ def test_old_replies_within_the_band_are_learned_and_their_share_is_told(tiny: A
     learner.enter(1)
     told = learner.learn(Lesson(start, [replace(item, round=0) for item in shown], 7))
     assert told is not None and "familiar_share" not in told[1], "to the first round everything is new"
+    learner.enter(11)
+    told = learner.learn(Lesson(start, [replace(item, round=0) for item in shown], 7))
+    assert told is not None and "familiar_share" not in told[1], "to a site that joins late it is new, too"
 
 
 def test_where_everything_is_familiar_it_is_imitation(tiny: Any, shown: list[Trajectory]) -> None:

@@ -160,6 +160,8 @@ def test_tokens_cost_and_the_score_stays_the_worlds() -> None:
         ("advantage=wins scale_rewards=batch", "scale_rewards` does something with `advantage: mean` only"),
         ("set_size=3", "set_size` does something with `advantage: sets` only"),
         ("entropy_share=0.1", "entropy_share` does something with `entropy` only"),
+        ("entropy=kl_cov epsilon=0.1", "epsilon` does something with `ratios that are clipped` only"),
+        ("loss_type=cispo epsilon=0.1", "epsilon` does something with `ratios that are clipped` only"),
         ("entropy=clip_cov entropy_weight=2", "entropy_weight` does something with `entropy: kl_cov` only"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +12,12 @@ import pytest
 from lora_stand_in import StandIn
 
 import fedse
-from fedse.errors import BadInput, SwapFailed
+from fedse.errors import BadInput, ServerFailed, SwapFailed
 from fedse.models.tiny import Tiny
 from fedse.policies.lora_server import LoraServerPolicy
 from fedse.policies.transformer import TransformerPolicy
+from fedse.protocols import Reply
+from fedse.servers.asking import Asking, Conversation
 from fedse.types import Adapter, Sampling
 
 SERVERS = [("vllm", "/v1"), ("sglang", "")]
@@ -71,6 +75,47 @@ def test_replies_are_those_of_the_model_here(server: str, route: str, model: Tin
         assert policy.usage.decoded > 0 and policy.usage.prefilled > 0
         del policy
     assert not list(tmp_path.iterdir())  # A run that has ended leaves nothing behind.
+
+
+class Slow(Asking[str]):
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(slots=2)
+        self.gates: list[threading.Event] = []
+
+    def request(self, conversation: Conversation) -> Callable[[], str]:
+        gate, asked = threading.Event(), "".join(map(chr, conversation.ids))
+        self.gates.append(gate)
+
+        def wait() -> str:
+            assert gate.wait(20)
+            if asked == "bad":
+                raise ServerFailed("gone.")
+            return asked
+
+        return wait
+
+    def read(self, slot: int, conversation: Conversation, answer: str) -> Reply:
+        return Reply(slot, tuple(map(ord, answer)), ended=True)
+
+    def stop(self) -> None:
+        pytest.fail("nobody waits for what failed")
+
+
+def test_replies_of_closed_conversations_reach_nobody() -> None:
+    policy = Slow()
+    for text in ("old", "bad"):  # A round that is too late leaves conversations whose replies are under way.
+        policy.extend(policy.open([], Sampling(0, 1.0)), list(map(ord, text)))
+    for slot in (0, 1):
+        policy.close(slot)
+    assert policy.ready() == []
+    slot = policy.open([], Sampling(0, 1.0))
+    policy.extend(slot, list(map(ord, "new")))
+    for gate in policy.gates:
+        gate.set()
+    (reply,) = policy.ready()
+    assert (reply.slot, "".join(map(chr, reply.ids))) == (slot, "new")
 
 
 def test_another_model_behind_the_address_is_found_before_a_run(model: Tiny) -> None:

@@ -206,6 +206,7 @@ def test_a_run_tells_epsilon_and_resumes_to_the_same_bits(tiny_file: Path, tmp_p
         (["rescue=hindsight"], "an episode must be one trajectory, and `rescue: hindsight` makes a second one of it"),
         (["filter=best_of_task"], "needs a filter that looks at each trajectory by itself"),
         (["buffer.max_per_task=1"], "a trajectory must not decide whether another is learned from"),
+        (["start.name=curated"], "as `start: curated` lets it: begin with `demonstrations`, `recorded` or `none`"),
         (["mix=feddpa"], "accounts for one lesson per round"),
         (["aggregator=size_weighted"], r"weighs them by counts without noise \(learned_from\)"),
         (["aggregator=fedsa_lora"], "keeps a part at the site that a repeated round would change"),

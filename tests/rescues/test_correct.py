@@ -107,6 +107,20 @@ def test_a_correction_is_a_success_that_a_player_records_and_of_which_one_reply_
         assert item.token_ids[start : start + len(said(item)[at])] == said(item)[at]
 
 
+def test_an_invalid_action_of_a_success_is_no_correction() -> None:
+    here = site()
+    for item in corrected(here, given := attempts(here, tasks=4, each=8)):
+        (at,) = [number for number, step in enumerate(item.steps) if step.learned]
+        spoilt = [
+            replace(
+                one, steps=tuple(replace(step, valid=False) if n == at else step for n, step in enumerate(one.steps))
+            )
+            for one in given
+            if (one.world, one.task) == (item.world, item.task)
+        ]
+        assert all(not made.steps[at].learned for made in corrected(here, spoilt) if len(made.steps) > at)
+
+
 def test_nothing_is_corrected_without_a_success_nor_beyond_the_context() -> None:
     here = site()
     given = attempts(here, 3, 8)

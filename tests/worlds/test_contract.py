@@ -97,6 +97,10 @@ def test_it_is_the_world_in_everything_else() -> None:
     assert guarded.rules == world.rules and guarded.tasks("test") == world.tasks("test") and guarded.name == "maze"
     guarded.reset(options={"task": task})
     assert set(guarded.legal_actions() or ()) == set(world.legal_actions() or ()) - {"move up"}
+    nothing_left, inner = made(forbid=["move"], tries=2)
+    nothing_left.reset(options={"task": task})
+    inner.reset(options={"task": task})
+    assert nothing_left.legal_actions() == inner.legal_actions(), "the agent has to say something, which is refused"
     saved = guarded.save()
     guarded.step("move up")
     guarded.restore(saved)

@@ -63,6 +63,7 @@ class BreakAndFix(Uniform):
         return [replace(episode, make_world=MakeCutShort(place.make, self.turns)) for episode in whole]
 
     def broken(self, played: Trajectory) -> Prefix:
-        """The careless turns; nothing where they ended the episode."""
-        goes_on = played.outcome is Outcome.FAILURE and len(played.steps) == self.turns
-        return tuple(replies_of(played) or ()) if goes_on else ()
+        """The careless turns; nothing where they ended the episode, or where no room is left after them."""
+        goes_on = played.outcome is Outcome.FAILURE and played.truncated and len(played.steps) == self.turns
+        needed = len(played.token_ids) + len(self.site.chat.turn(played.closing))
+        return tuple(replies_of(played) or ()) if goes_on and needed < self.site.context else ()

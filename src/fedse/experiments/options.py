@@ -163,6 +163,8 @@ class Experiment(PluginOptions):
         check_secure_sum(self)
         check_private(self)
         check_promotion(self)
+        if self.sharing == "none" and self.checks.governance is not None:
+            raise ValueError("with `sharing: none` there are no updates to compare: leave `checks.governance` out")
         if self.evaluation.learned_by_world and all(len(worlds) == 1 for worlds in self.holdings().values()):
             raise ValueError(
                 "every site has one world and learns from it alone: leave `evaluation.learned_by_world` out"

@@ -32,6 +32,12 @@ def check_private(experiment: Experiment) -> None:
             f"{name} needs a filter that looks at each trajectory by itself, and `filter: {experiment.filter.name}` does "
             "not: use `success` or `threshold`"
         )
+    for start in {choice.name: choice for choice in map(experiment.start_of, experiment.clients)}.values():
+        if not capability(start, "one_by_one"):
+            raise ValueError(
+                f"with {name} a trajectory must not decide whether another is learned from, as `start: {start.name}` lets "
+                "it: begin with `demonstrations`, `recorded` or `none`"
+            )
     if experiment.buffer.max_trajectories is not None or experiment.buffer.max_per_task is not None:
         raise ValueError(
             f"with {name} a trajectory must not decide whether another is learned from: leave `buffer.max_trajectories` and "

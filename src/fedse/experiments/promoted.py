@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedse.plugins import capability
+from fedse.adapters.plan import plan_of
+from fedse.plugins import build, capability
 
 if TYPE_CHECKING:
     from fedse.experiments.options import Experiment
@@ -16,11 +17,20 @@ def check_promotion(experiment: Experiment) -> None:
         return
     if experiment.sharing == "none":
         raise ValueError("with `sharing: none` there is no shared adapter to take back: leave `promotion` out")
-    if capability(experiment.mix, "needs_plain_mean"):
-        raise ValueError(
-            f"`mix: {experiment.mix.name}` takes what a client sent last out of the shared adapter, and an adapter that was "
-            "taken back does not hold it: leave `promotion` or `mix` out"
-        )
+    plan = plan_of(build("aggregator", experiment.aggregator))
+    kept = {
+        f"mix: {experiment.mix.name}": not capability(experiment.mix, "one_lesson"),
+        f"aggregator: {experiment.aggregator.name}": any(
+            turn.trained != turn.sent for turn in (plan.in_round(1), plan.in_round(2))
+        ),
+        f"learner: {experiment.learner.name}": bool(capability(experiment.learner, "learns_from_own_adapter")),
+    }
+    for name, keeps in kept.items():
+        if keeps:
+            raise ValueError(
+                f"with `{name}` sites keep what they learned beside a shared adapter, and cannot take that back with it: "
+                "leave `promotion` out, or the other"
+            )
     if experiment.evaluation.tasks_per_round == 0:
         raise ValueError(
             "`promotion` goes by what adapters do in each round, and `evaluation.tasks_per_round` is 0: raise it, or leave "

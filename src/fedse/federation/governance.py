@@ -9,7 +9,8 @@
 
 An update of a site whose trust is below `breaker` is left out of the round; p is found all the same, so the site can come
 back. A share of the sites is audited in every round: they are judged by p alone, so that a good name hides nothing. Whom, is
-drawn by what all sites have sent, which no site knows. If nobody is left out, the round is what it would be without.
+drawn by what all sites have sent, which no site knows. If nobody is left out, the round is what it would be without;
+where all would be, nobody is.
 """
 
 from __future__ import annotations
@@ -103,11 +104,13 @@ class Governance:
             trust = kept * (standing.trust or 0.0) + (1 - kept) * p
             audited = uniform(stream("audit", key, update.client), 0) < self.options.audit_share
             self.labels[update.client] = Label(p, trust, audited, known)
-        return {
+        doubted = {
             client: f"it is trusted to {label.decisive:.2f}, less than checks.governance.breaker = {self.options.breaker:g}"
             for client, label in self.labels.items()
             if label.decisive < self.options.breaker
         }
+        # Where nobody is trusted, there is nobody to tell who is odd.
+        return doubted if len(doubted) < len(updates) else {}
 
     def told(self, left_out: Iterable[str]) -> dict[str, Any]:
         """For the report. Toxicity is the mean of 1 - p over what was accepted, the quality gap the difference of mean p."""

@@ -65,6 +65,8 @@ class ComparedOptions(ImitationOptions):
                 "step_weight": ("advantage: steps", self.advantage == "steps"),
                 "entropy_share": ("entropy", self.entropy is not None),
                 "entropy_weight": ("entropy: kl_cov", self.entropy == "kl_cov"),
+                "epsilon": ("ratios that are clipped", self.entropy != "kl_cov" and self.loss_type != "cispo"),
+                "epsilon_high": ("ratios that are clipped", self.entropy != "kl_cov"),
             }
         )
         return self

@@ -39,8 +39,9 @@ class FamiliarImitation(Imitation):
     options: FamiliarOptions
 
     def cases(self, lesson: Lesson) -> list[Case]:
-        # What the buffer began with is new to the first round.
-        return [Case((item,), replayed=max(item.round, 1) < self._round) for item in lesson.trajectories]
+        # Until something was found, what the buffer began with is all there is, also at a site that joins late.
+        found = any(0 < item.round < self._round for item in lesson.trajectories)
+        return [Case((item,), replayed=found and item.round < self._round) for item in lesson.trajectories]
 
     def objective(self, cases: Sequence[Case]) -> Objective:
         del cases  # Nothing depends on what else is in the round.

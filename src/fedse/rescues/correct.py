@@ -54,10 +54,11 @@ def alike(one: Trajectory, other: Trajectory) -> int:
 
 
 def spliced(failure: Trajectory, success: Trajectory, at: int) -> Trajectory | None:
-    """The failure up to a turn, and the success from its reply there; None where they do not see the same there."""
+    """The failure up to a turn, and the success from its reply there; None where they do not see the same there,
+    or where the success did nothing valid."""
     if at >= min(len(failure.steps), len(success.steps)):
         return None
-    if failure.steps[at].observation != success.steps[at].observation:
+    if failure.steps[at].observation != success.steps[at].observation or not success.steps[at].valid:
         return None
     ours, theirs = reply_spans(failure), reply_spans(success)
     assert ours is not None and theirs is not None, "what was not all sampled is left aside"

@@ -38,6 +38,10 @@ class Conversation:
         return stream(self.sampling.key, self.replies) >> 33
 
 
+_Arrived = tuple[int, Conversation, Answer | Exception]
+"""A slot, the conversation that was in it when a reply was asked for, and the answer."""
+
+
 class Asking(ABC, Generic[Answer]):
     """Slots, threads and counts. What is asked and what the answer means is the subclass's business."""
 
@@ -46,7 +50,7 @@ class Asking(ABC, Generic[Answer]):
         self.usage = Usage()
         self._conversations: dict[int, Conversation] = {}
         self._due = 0
-        self._arrived: queue.SimpleQueue[tuple[int, Answer | Exception]] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[_Arrived[Answer]] = queue.SimpleQueue()
 
     @abstractmethod
     def request(self, conversation: Conversation) -> Callable[[], Answer]:
@@ -81,25 +85,28 @@ class Asking(ABC, Generic[Answer]):
         self._due += 1
         conversation.due = True
         # A daemon, so that an interrupted run does not wait for replies nobody will read.
-        threading.Thread(target=self._ask, args=(slot, self.request(conversation)), daemon=True).start()
+        threading.Thread(target=self._ask, args=(slot, conversation, self.request(conversation)), daemon=True).start()
 
-    def _ask(self, slot: int, request: Callable[[], Answer]) -> None:
+    def _ask(self, slot: int, conversation: Conversation, request: Callable[[], Answer]) -> None:
         try:
-            self._arrived.put((slot, request()))
+            self._arrived.put((slot, conversation, request()))
         except Exception as error:
-            self._arrived.put((slot, error))
+            self._arrived.put((slot, conversation, error))
 
     def ready(self) -> list[Reply]:
-        if not self._due:
-            return []
-        arrived = [self._next()]
-        with suppress(queue.Empty):
-            while True:
-                arrived.append(self._arrived.get_nowait())
-        self._due -= len(arrived)
-        return [self._reply(slot, answer) for slot, answer in arrived]
+        replies: list[Reply] = []
+        while self._due and not replies:
+            arrived = [self._next()]
+            with suppress(queue.Empty):
+                while True:
+                    arrived.append(self._arrived.get_nowait())
+            # Of a conversation that was closed in the meantime nobody wants to know, not even that it failed.
+            wanted = [item for item in arrived if self._conversations.get(item[0]) is item[1]]
+            self._due -= len(wanted)
+            replies = [self._reply(slot, answer) for slot, _, answer in wanted]
+        return replies
 
-    def _next(self) -> tuple[int, Answer | Exception]:
+    def _next(self) -> _Arrived[Answer]:
         while True:
             # Woken now and then, because an interrupt that comes as the thread falls asleep is not seen before it wakes.
             with suppress(queue.Empty):
@@ -124,4 +131,4 @@ class Asking(ABC, Generic[Answer]):
         self.usage.decoded += tokens.written
 
     def close(self, slot: int) -> None:
-        del self._conversations[slot]
+        self._due -= self._conversations.pop(slot).due

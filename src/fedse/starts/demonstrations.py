@@ -24,6 +24,7 @@ class Demonstrations:
     """Successful episodes of the world's expert on training tasks, tokenised once."""
 
     bounded_by = "tasks"
+    one_by_one = True
 
     class Options(PluginOptions):
         tasks: int = Field(default=200, ge=1)

@@ -11,6 +11,7 @@ class NoDemonstrations:
     """Begin with an empty buffer."""
 
     empty = True
+    one_by_one = True
 
     def trajectories(self, client: str, label: str, world: World, chat: Chat, seed: int) -> list[Trajectory]:
         del client, label, world, chat, seed

@@ -29,6 +29,8 @@ _AGENTGYM_FAMILY = "lmrlgym_"
 class Recorded:
     """Conversations of a file in AgentGym's layout (docs/starting.md), each taken for a success and tokenised once."""
 
+    one_by_one = True
+
     class Options(PluginOptions):
         path: FilePath
         """The file: a JSON array of records, or one record a line."""

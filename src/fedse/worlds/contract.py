@@ -100,8 +100,9 @@ class UnderContract:
         return self._observation, reward, terminated, truncated, info
 
     def legal_actions(self) -> list[str] | None:
+        """Those that keep the contract; where none does, all of them, and `step` refuses what is chosen."""
         listed = self.world.legal_actions()
-        return None if listed is None else [action for action in listed if self.contract.keeps(action)]
+        return listed and ([action for action in listed if self.contract.keeps(action)] or listed)
 
     def save(self) -> Any:
         return self._observation, self._broken, self._helped, self.world.save()
