@@ -81,10 +81,8 @@ class LoraServerPolicy(Asking[Sampled]):
             raise BadInput(f"policy: {error}") from None
 
     def _within(self) -> Path | None:
-        if self.options.adapters is None:
-            return None
-        folder = Path(self.options.adapters)
-        if not folder.is_dir():
+        folder = Path(self.options.adapters) if self.options.adapters else None
+        if folder and not folder.is_dir():
             raise BadInput(
                 f"policy.adapters: {folder} is no folder: make one that the server can read under the same path."
             )
