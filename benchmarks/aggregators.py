@@ -26,7 +26,8 @@ from fedse.adapters.packing import length, pack
 from fedse.adapters.plan import plan_of, sent
 from fedse.adapters.stored import UpdateFile, store_update
 from fedse.aggregators.check import at_client, effect
-from fedse.plugins import KNOWN, resolve
+from fedse.plugins import resolve
+from fedse.plugins.shipped import KNOWN
 from fedse.types import Adapter, ClientUpdate, ServerState
 
 WIDTH, INNER, HEADS, RANK = 576, 1536, 192, 8

@@ -14,6 +14,7 @@ from fedse.adapters.plan import RESIDUAL, in_part, part, plan_of, sent
 from fedse.aggregators.check import at_client, effect, some_adapter, some_state, some_updates
 from fedse.aggregators.fedex_lora import FedExLora
 from fedse.aggregators.fedsa_lora import FedSaLora
+from fedse.aggregators.fedsvd import FedSvd, turned
 from fedse.aggregators.ffa_lora import FfaLora
 from fedse.aggregators.flexlora import FlexLora
 from fedse.aggregators.flora import Flora
@@ -167,6 +168,35 @@ def test_ffa_lora_sends_and_changes_nothing_but_b() -> None:
     following, _ = FfaLora().aggregate(state, updates)
     for name, tensor in state.adapter.tensors.items():
         assert np.array_equal(following.adapter.tensors[name], tensor) == (".lora_A." in name)
+
+
+def test_fedsvd_has_the_factors_of_the_dense_svd() -> None:
+    state = some_state()
+    for number in range(2):
+        updates = some_updates(FedSvd(), state, seed=number, spread=1.0)
+        assert all(".lora_A." not in name for name, _ in updates[0].layout)
+        following, _ = FedSvd().aggregate(state, updates)
+        for name in (name for name in effect(state.adapter) if ".lora_A." in name):
+            dense = mean_product(state, updates, name)
+            left, values, right = np.linalg.svd(dense, full_matrices=False)
+            up = following.adapter.tensors[name.replace("lora_A", "lora_B")].astype(np.float64)
+            down = following.adapter.tensors[name].astype(np.float64)
+            np.testing.assert_allclose(up @ down, dense, atol=1e-5)
+            np.testing.assert_allclose(down @ down.T, np.eye(RANK), atol=1e-6)
+            np.testing.assert_allclose(np.abs(np.sum(down * right[:RANK], axis=1)), 1.0, atol=1e-5)
+            np.testing.assert_allclose(np.abs(np.sum(up * left[:, :RANK], axis=0)), values[:RANK], rtol=1e-5)
+        state = following
+
+
+@pytest.mark.parametrize(("outputs", "inputs"), [(2, 9), (9, 2), (2, 2), (9, 9)])
+def test_modules_smaller_than_the_rank_keep_their_product(outputs: int, inputs: int) -> None:
+    draw = np.random.default_rng(0)
+    up, down = draw.standard_normal((outputs, RANK)), draw.standard_normal((RANK, inputs))
+    for given in (up, np.zeros_like(up)):
+        left, right = turned(given, down)
+        assert (left.shape, right.shape) == (up.shape, down.shape)
+        np.testing.assert_allclose(left @ right, given @ down, atol=1e-12)
+        np.testing.assert_allclose(right @ right.T, np.diag(np.arange(RANK) < inputs).astype(float), atol=1e-12)
 
 
 def test_fedsa_lora_sends_and_changes_nothing_but_a() -> None:

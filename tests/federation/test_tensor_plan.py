@@ -89,6 +89,16 @@ def test_with_ffa_lora_a_never_changes_and_only_b_travels(factored: Callable[...
     assert sent_bytes(result.folder) == {4 * ROWS * RANK}
 
 
+def test_with_fedsvd_only_b_travels_and_a_comes_back_with_orthonormal_rows(
+    factored: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    result = fedse.run(factored(aggregator="fedsvd"), tmp_path)
+    for adapter in adapters(result.folder)[1:]:
+        np.testing.assert_allclose(adapter.tensors[A] @ adapter.tensors[A].T, np.eye(RANK), atol=1e-6)
+    assert sent_bytes(result.folder) == {4 * ROWS * RANK}
+    assert result.validation["macro"] > report(result.folder, 1)["evaluation"]["macro"] + 0.3
+
+
 def test_a_learner_that_trains_what_is_frozen_is_named(factored: Callable[..., Experiment], tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"it changed table\.lora_A\.weight, which aggregator or mix keep frozen"):
         fedse.run(factored(aggregator="ffa_lora", learner=f"{__name__}:Careless"), tmp_path)

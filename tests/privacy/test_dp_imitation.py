@@ -85,7 +85,7 @@ def test_secret_numbers_are_normal_and_follow_from_the_key_alone(tmp_path: Path)
     assert key.secret(1, 1, "a") != NoiseKey(tmp_path / "other.key", True).secret(1, 1, "a")
     (tmp_path / "noise.key").write_bytes(b"short")
     for name in ("noise.key", "third.key"):
-        with pytest.raises(BadInput, match="missing or damaged, with the secret of this client's noise"):
+        with pytest.raises(BadInput, match="missing or damaged, with the secret behind the noise"):
             NoiseKey(tmp_path / name, False)
 
 

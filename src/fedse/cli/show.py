@@ -49,6 +49,8 @@ def show(
     for maker in makers if any(makers) else []:
         console.print(f"Made with {provenance.in_words(maker)}.", soft_wrap=True, highlight=False)
     console.print(_rounds_table(folder, curves(folder)))
+    for line in _spent(folder):
+        console.print(line, soft_wrap=True, highlight=False)
     if found := side_by_side(folder):
         console.print(side_by_side_table(found))
     if shares := learned_shares(folder):
@@ -111,6 +113,15 @@ def _rounds_table(folder: RunView, found: dict[str, list[dict[str, Any]]]) -> Ta
             *([", ".join(sat_out.get(number, []))] if any(sat_out.values()) else []),
         )
     return table
+
+
+def _spent(folder: RunView) -> Iterator[str]:
+    """What the noise of the server has left others to learn about one site."""
+    last = folder.last_round() or 0
+    told = [(folder.report(number) or {}).get("diagnostics", {}).get("epsilon") for number in range(1, last + 1)]
+    spent = [value for value in told if value is not None]
+    if spent:
+        yield f"Epsilon {spent[-1]:.2f} after round {last}: what all shared adapters tell about any one site at most."
 
 
 def _sat_out(report: dict[str, Any] | None) -> list[str]:

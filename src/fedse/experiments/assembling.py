@@ -23,6 +23,7 @@ from fedse.experiments.components import (
 )
 from fedse.experiments.known_before import expected_of
 from fedse.experiments.options import Experiment
+from fedse.experiments.private_sites import settle
 from fedse.experiments.secure_sums import make_keys
 from fedse.federation.exchange import Summing
 from fedse.federation.server import Server
@@ -138,6 +139,7 @@ def assemble(
     the model is built only if the run has no adapter yet.
     """
     aggregator = build("aggregator", experiment.aggregator) if components is None else components.aggregator
+    settle(experiment, aggregator, run)
     tracker = told_of(run.path, trackers, components.model if components else None, at_sites=components is None)
     sites = Sites(
         names=tuple(sorted(experiment.holdings())),

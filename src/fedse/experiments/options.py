@@ -30,6 +30,7 @@ from fedse.experiments.file import PLACES, explain, override
 from fedse.experiments.methods import Method, Sharing, expand
 from fedse.experiments.old_keys import with_mix, with_new_names
 from fedse.experiments.private_learning import check_private
+from fedse.experiments.private_sites import check_private_sites
 from fedse.experiments.promoted import check_promotion
 from fedse.experiments.secure_sums import check_secure_sum
 from fedse.experiments.world_settings import with_world_settings
@@ -162,6 +163,7 @@ class Experiment(PluginOptions):
         self._check_mean_of_last()
         check_secure_sum(self)
         check_private(self)
+        check_private_sites(self)
         check_promotion(self)
         if self.sharing == "none" and self.checks.governance is not None:
             raise ValueError("with `sharing: none` there are no updates to compare: leave `checks.governance` out")

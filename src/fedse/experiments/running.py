@@ -14,6 +14,7 @@ from fedse.experiments.components import check_start
 from fedse.experiments.file import differences
 from fedse.experiments.made_for import not_made_for
 from fedse.experiments.options import Experiment, experiment_of
+from fedse.experiments.private_sites import check_signal, has_noisy_mean
 from fedse.experiments.resuming import (
     check_start_adapter,
     check_start_files,
@@ -87,8 +88,11 @@ def _prepared(
     check_worlds(path, worlds)
     check_start_adapter(path, experiment.begins_with)
     told = [*trackers, *build_trackers(experiment.trackers, path, at_sites=components is None)]
-    # Whether an adapter from outside fits is found out before anything is written.
-    first = beginning(experiment, components) if experiment.begins_with and not has_beginning(path) else None
+    # Whether an adapter from outside fits, and whether noise would drown it, is found out before anything is written.
+    looked_at = experiment.begins_with is not None or has_noisy_mean(experiment)
+    first = beginning(experiment, components) if looked_at and not has_beginning(path) else None
+    if first is not None and has_noisy_mean(experiment):
+        check_signal(experiment, first)
     folder.begin(experiment.to_yaml(), experiment.digest(), start, worlds)
     warnings += restore(folder)
     if folder.manifest()["experiment"] != experiment.digest():

@@ -1,7 +1,8 @@
 """Random numbers that nobody outside a site can know: noise that an attacker could compute would protect nothing.
 
 A site has a secret key of its own. What is drawn for a lesson follows from the key, from what the lesson begins with and
-from what it learns: a round that is repeated after a crash gets the same noise, and any other round gets other noise.
+from what it learns: a round that is repeated after a crash gets the same noise, and any other round gets other noise. A
+server that puts noise on the mean of its sites has such a key too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +35,7 @@ class NoiseKey:
         self._key = path.read_bytes() if path.exists() else b""
         if len(self._key) != _BYTES:
             raise BadInput(
-                f"{path} is missing or damaged, with the secret of this client's noise: restore it from a copy. With "
+                f"{path} is missing or damaged, with the secret behind the noise: restore it from a copy. With "
                 "another key a repeated round would get other noise, and tell more than the run accounts for."
             )
 
@@ -45,6 +47,20 @@ class NoiseKey:
             about.update(repr((item.token_ids, item.train_mask)).encode())
         return about.digest()
 
+    def of_mean(self, round: int, adapter: str, updates: Iterable[bytes]) -> bytes:
+        """A secret for the mean of these updates, in whatever order they came, and for no other."""
+        about = hmac.new(self._key, repr(("mean", round, adapter)).encode(), hashlib.sha256)
+        for digest in sorted(hashlib.sha256(update).digest() for update in updates):
+            about.update(digest)
+        return about.digest()
+
+    @classmethod
+    def passing(cls) -> NoiseKey:
+        """One that is never stored."""
+        made = cls.__new__(cls)
+        made._key = secrets.token_bytes(_BYTES)
+        return made
+
 
 class SecretRandom:
     """Uniform and normal numbers from a ChaCha20 stream."""
@@ -54,7 +70,7 @@ class SecretRandom:
             from cryptography.hazmat.primitives.ciphers import Cipher
             from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
         except ImportError as error:
-            raise MissingExtra("learner: dp_imitation", "cryptography", "dp") from error
+            raise MissingExtra("noise for privacy", "cryptography", "dp") from error
         # A secret is used for one stream, so that the nonce need not differ.
         self._stream = Cipher(ChaCha20(secret, bytes(16)), mode=None).encryptor()
 

@@ -58,6 +58,7 @@ class _Client(_Stored):
 class _Diagnostics(_Stored):
     product_gap: float | None = None
     cosine: dict[str, float | None] = Field(default_factory=dict)
+    epsilon: float | None = None
 
 
 class _Report(_Stored):
