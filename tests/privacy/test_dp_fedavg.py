@@ -163,7 +163,7 @@ def test_too_few_sites_are_refused_with_the_numbers_before_anything_is_written(
         ({"checks": {"max_ratio": None, "governance": {}}}, "leave `checks.governance` out"),
         ({"promotion": {"drop": 0.1}, "evaluation": {"tasks": 1}}, "chooses among them by scores without noise"),
         ({"sending": {"secure_sum": {}}}, "looks at single updates"),
-        ({"mix": "clustered"}, "."),
+        ({"mix": "defer_to_best"}, "`mix: defer_to_best`, the curriculum or a probe sends sites what others told"),
         (
             {"aggregator": {**MANY, "epsilon": 1}, "rounds": 2},
             r"2 rounds spend epsilon = 6\.\d\d, and 1 may be spent: raise `noise_multiplier` to \d",
