@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import fedse
 from fedse.adapters.plan import TensorPlan
@@ -18,6 +19,7 @@ from fedse.audits.candidates import candidates
 from fedse.audits.likelihood import losses
 from fedse.audits.membership import alike, audit
 from fedse.audits.seats import CONTROL, HUB, OTHER_SITE, READER, seen
+from fedse.cli import app
 from fedse.cli.audit_tables import audit_table
 from fedse.cli.tables import markdown
 from fedse.errors import BadInput
@@ -160,13 +162,13 @@ def test_the_command_tells_each_client_or_why_not(
     fedse.run(table_experiment(rounds=1), tmp_path)
     RunFolder.create(tmp_path / "hub", table_experiment().to_yaml(), "digest")
     for arguments, sentence in [
-        (("table",), "it needs a language model in this process"),
-        (("hub",), "a hub's folder has none"),
+        ((tmp_path / "table",), "it needs a language model in this process"),
+        ((tmp_path / "hub",), "a hub's folder has none"),
         ((two_sites, "--client", "mazes"), "did you mean 'maze'?"),
         ((two_sites, "--round", "7"), "has no round 7"),
     ]:
-        done = command("audit", *arguments, folder=tmp_path)
-        assert done.returncode == 2 and sentence in " ".join(done.stderr.split()), done.stderr
+        refused = CliRunner().invoke(app, ["audit", *map(str, arguments)])
+        assert refused.exit_code == 2 and sentence in " ".join(refused.stderr.split()), refused.output
     assert not list(tmp_path.glob("*/evaluations/audit-*"))
 
 

@@ -79,7 +79,7 @@ def killed_at(operation: int, file: Path, runs: Path) -> subprocess.CompletedPro
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "kills", [pytest.param(4, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.torture)]
+    "kills", [pytest.param(3, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.torture)]
 )
 def test_a_kill_at_any_file_operation_changes_nothing(
     table_experiment: Callable[..., Experiment], tmp_path: Path, kills: int

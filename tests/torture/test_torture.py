@@ -8,11 +8,11 @@ from .cases import OUTCOMES, outcomes
 
 SEED = 20_260
 CASES: dict[str, int] = {
-    "experiments": 700,
+    "experiments": 500,
     "tasks": 200,
-    "headers": 900,
+    "headers": 600,
     "records": 200,
-    "folders": 100,
+    "folders": 60,
 }
 
 
