@@ -6,8 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo
-# Modules are compiled when they are imported: most never are.
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
 # Files that are not those of the lock are refused; what fedse itself is built with is among them.
 LOCKED := $(PIP) --no-deps --require-hashes
 FEDSE := $(PIP) --quiet --no-deps --no-build-isolation -e .
@@ -17,8 +16,9 @@ FEDSE := $(PIP) --quiet --no-deps --no-build-isolation -e .
 demo: $(DEMO_READY)
 	$(BIN)/fedse demo
 
-# One thread for each of two test processes: more threads than cores wait for each other.
-PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist worksteal
+# One thread for each of two test processes: more threads than cores wait for each other. Hundreds of commands are started
+# as processes of their own, and what they import is compiled once, also where Python is told not to keep that.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test: $(READY)
 	$(PYTEST) -m "not slow and not torture"
