@@ -176,3 +176,23 @@ def test_what_has_no_ratios_of_tokens_is_refused(setting: str, tiny_file: Path) 
     settings = ["learner.name=group_policy_gradient", "learner.entropy=kl_cov", setting]
     with pytest.raises(BadInput, match="chooses tokens by their own ratios"):
         fedse.load_experiment(tiny_file, settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["learner.name=spear", "buffer.history=false"], "replays earlier rounds, and `buffer.history: false` forgets"),
+        (["learner.name=familiar", "buffer.history=false"], "replays earlier rounds"),
+        (["learner.name=distillation", "aggregator=flora"], "needs adapters whose tensors are alike in every round"),
+        (["learner.name=distillation", "mix=personal"], "needs adapters whose tensors are alike in every round"),
+        (["learner.restart=true", "aggregator=ffa_lora"], "begins anew with all of the adapter"),
+        (["learner.restart=true", "aggregator=fedex_lora"], "begins anew with all of the adapter"),
+        (["learner.name=soft_labels", "learner.restart=true"], "with `restart: true` that is the base model"),
+    ],
+)
+def test_lessons_that_would_fail_later_or_teach_nothing_are_refused(
+    settings: list[str], sentence: str, tiny_file: Path
+) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        fedse.load_experiment(tiny_file, settings)
+    fedse.load_experiment(tiny_file, ["learner.restart=true"])

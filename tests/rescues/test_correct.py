@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rescued_by import rescued_by
 
 import fedse
 from fedse.clients.guards import checked_rescue
@@ -69,10 +70,7 @@ def attempts(here: Site, tasks: int, each: int) -> list[Trajectory]:
 
 
 def corrected(here: Site, given: Sequence[Trajectory]) -> list[Trajectory]:
-    work = Correct(here).rescue(given, lambda: pytest.fail("no adapter is needed"))
-    with pytest.raises(StopIteration) as ended:
-        next(work)
-    return list(ended.value.value)
+    return rescued_by(Correct(here), given)
 
 
 def said(item: Trajectory) -> list[tuple[int, ...]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rescued_by import rescued_by
 
 import fedse
 from fedse.clients.guards import checked_rescue
@@ -87,10 +88,7 @@ def failures(here: Site, name: str, most: int) -> list[Trajectory]:
 
 
 def rescued(here: Site, given: Sequence[Trajectory]) -> list[Trajectory]:
-    work = Hindsight(here).rescue(given, lambda: pytest.fail("no adapter is needed"))
-    with pytest.raises(StopIteration) as ended:
-        next(work)
-    return list(ended.value.value)
+    return rescued_by(Hindsight(here), given)
 
 
 def replies(item: Trajectory) -> list[tuple[int, ...]]:

@@ -13,7 +13,7 @@ from fedse.audits.left_site import without
 from fedse.audits.likelihood import losses
 from fedse.audits.rates import Rates, rates
 from fedse.audits.references import references, remembered
-from fedse.audits.seats import CONTROL, Attack, attacks, scores, seen
+from fedse.audits.seats import CONTROL, Attack, Seen, attacks, scores, seen
 from fedse.clients.client import Client
 from fedse.clients.kept import BUFFER
 from fedse.errors import BadInput
@@ -62,10 +62,7 @@ def audit(
     runs that the client had left."""
     later = without(left, client.name, federation.server.load(0).adapter)
     known = references(others, federation.experiment, client.name, number)
-    took_part = rounds_of(federation.run, client.name, number)
-    found = seen(federation.server, client, number) if number in took_part else None
-    if found is None:
-        raise no_update(client.name, number)
+    took_part, found = seen_in(federation, client, number)
     assert federation.components is not None, "checked before"
     model: Any = federation.components.model
     elsewhere = remembered(federation.run.path / "clients", but=client.name).union(
@@ -119,11 +116,16 @@ def _told(measured: Rates) -> dict[str, Any]:
     return {name: told[name] for name in ("auc", "auc_interval", "tpr", "tpr_interval")}
 
 
-def no_update(client: str, number: int) -> BadInput:
-    return BadInput(f"client '{client}' sent no update in round {number}: choose another with --round.")
+def seen_in(federation: Federation, client: Client, number: int) -> tuple[list[int], Seen]:
+    """The rounds in which a client took part, up to one, and what was seen of it in that one."""
+    rounds = _rounds_of(federation.run, client.name, number)
+    found = seen(federation.server, client, number) if number in rounds else None
+    if found is None:
+        raise BadInput(f"client '{client.name}' sent no update in round {number}: choose another with --round.")
+    return rounds, found
 
 
-def rounds_of(run: RunView, client: str, number: int) -> list[int]:
+def _rounds_of(run: RunView, client: str, number: int) -> list[int]:
     """Those up to a round in which a client took part."""
     reports = {earlier: run.report(earlier) for earlier in range(1, number + 1)}
     return [earlier for earlier, report in reports.items() if report is None or client in report["clients"]]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedse.audits.likelihood import losses
-from fedse.audits.membership import no_update, rounds_of
+from fedse.audits.membership import seen_in
 from fedse.audits.one_run import lower_bound
 from fedse.audits.rates import rates
-from fedse.audits.seats import attacks, scores, seen
+from fedse.audits.seats import attacks, scores
 from fedse.clients.client import Client
 from fedse.clients.site import Place
 from fedse.errors import BadInput
@@ -26,10 +26,7 @@ _DELTA = 1e-5
 
 def audit_canaries(federation: Federation, client: Client, number: int) -> dict[str, Any]:
     """What every seat finds out about a client's canaries in a round, stored in the run."""
-    rounds = rounds_of(federation.run, client.name, number)
-    found = seen(federation.server, client, number) if number in rounds else None
-    if found is None:
-        raise no_update(client.name, number)
+    rounds, found = seen_in(federation, client, number)
     assert federation.components is not None, "checked before"
     model: Any = federation.components.model
     upper, delta = _accounted(federation, number)

@@ -17,12 +17,11 @@ import numpy as np
 from fedse.adapters.plan import factor
 from fedse.audits.candidates import Candidates, candidates
 from fedse.audits.layer_inputs import Matrix, reading
-from fedse.audits.membership import FEWEST, no_update, rounds_of
+from fedse.audits.membership import FEWEST, seen_in
 from fedse.audits.plain_step import plain_step
 from fedse.audits.projection import caught, directions
 from fedse.audits.rates import Rates, rates
 from fedse.audits.references import remembered
-from fedse.audits.seats import seen
 from fedse.clients.client import Client
 from fedse.errors import BadInput
 from fedse.experiments.assembling import Federation
@@ -42,10 +41,7 @@ Make = Callable[[Sequence[Trajectory]], Adapter]
 
 def projection_curve(federation: Federation, client: Client, number: int) -> dict[str, Any]:
     """What the hub finds in single updates from the adapter that entered a round, stored in the run."""
-    rounds = rounds_of(federation.run, client.name, number)
-    found = seen(federation.server, client, number) if number in rounds else None
-    if found is None:
-        raise no_update(client.name, number)
+    rounds, found = seen_in(federation, client, number)
     if found.update is None:
         raise BadInput("the updates of this run were summed in secret: there is no single one to project onto.")
     if not any(tensor.any() for name, tensor in found.entered.tensors.items() if factor(name) == "B"):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from rich.table import Table
 
 from fedse.evaluation.forgetting import Remembered
 from fedse.evaluation.side_by_side import SideBySide, mean_change
+
+Of = TypeVar("Of")
+"""What a table tells of one name in one round."""
 
 
 def percent(value: float | None) -> str:
@@ -91,6 +94,15 @@ def change_table(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
     return table
 
 
+def _fill(table: Table, first: str, found: Mapping[str, Mapping[int, Of]], shown: Callable[[Of | None], str]) -> None:
+    """A row for each round and a column for each name."""
+    table.add_column(first, justify="right")
+    for name in found:
+        table.add_column(name, justify="right", no_wrap=True)
+    for number in sorted({number for rounds in found.values() for number in rounds}):
+        table.add_row(str(number), *(shown(rounds.get(number)) for rounds in found.values()))
+
+
 def side_by_side_table(found: Mapping[str, Mapping[int, SideBySide]]) -> Table:
     """What aggregation made of what each client had learned, round by round."""
     table = Table(
@@ -100,11 +112,7 @@ def side_by_side_table(found: Mapping[str, Mapping[int, SideBySide]]) -> Table:
         title_justify="left",
         caption_justify="left",
     )
-    table.add_column("round", justify="right")
-    for name in found:
-        table.add_column(name, justify="right", no_wrap=True)
-    for number in sorted({number for rounds in found.values() for number in rounds}):
-        table.add_row(str(number), *(_beside(rounds.get(number)) for rounds in found.values()))
+    _fill(table, "round", found, _beside)
     table.add_section()
     table.add_row("mean", *(_points(mean_change(rounds)) for rounds in found.values()))
     return table
@@ -113,11 +121,7 @@ def side_by_side_table(found: Mapping[str, Mapping[int, SideBySide]]) -> Table:
 def learned_shares_table(found: Mapping[str, Mapping[int, float]]) -> Table:
     """Which worlds the lessons of sites with several of them are made of."""
     table = Table(title="Share of the learned tokens (%) by world", title_justify="left")
-    table.add_column("round", justify="right")
-    for name in found:
-        table.add_column(name, justify="right", no_wrap=True)
-    for number in sorted({number for shares in found.values() for number in shares}):
-        table.add_row(str(number), *(percent(shares.get(number)) for shares in found.values()))
+    _fill(table, "round", found, percent)
     return table
 
 
@@ -130,11 +134,7 @@ def forgetting_table(found: Mapping[str, Mapping[int, Remembered]]) -> Table:
         title_justify="left",
         caption_justify="left",
     )
-    table.add_column("after round", justify="right")
-    for name in found:
-        table.add_column(name, justify="right", no_wrap=True)
-    for number in sorted({number for rounds in found.values() for number in rounds}):
-        table.add_row(str(number), *(_remembered(rounds.get(number)) for rounds in found.values()))
+    _fill(table, "after round", found, _remembered)
     return table
 
 

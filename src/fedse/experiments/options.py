@@ -27,6 +27,7 @@ from fedse.evaluation.side_by_side import AFTER_LEARNING, AS_BROADCAST
 from fedse.experience.buffer import BufferOptions
 from fedse.experiments.client_options import ClientOptions, numbered
 from fedse.experiments.file import PLACES, explain, override
+from fedse.experiments.lessons import check_lessons
 from fedse.experiments.methods import Method, Sharing, expand
 from fedse.experiments.old_keys import with_mix, with_new_names
 from fedse.experiments.private_learning import check_private
@@ -162,6 +163,7 @@ class Experiment(PluginOptions):
         self._check_newcomers()
         self._check_mean_of_last()
         check_secure_sum(self)
+        check_lessons(self)
         check_private(self)
         check_private_sites(self)
         check_promotion(self)

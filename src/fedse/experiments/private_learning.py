@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedse.adapters.plan import plan_of
+from fedse.adapters.plan import plan_of, withholds
 from fedse.plugins import build, capability
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def check_private(experiment: Experiment) -> None:
             f"{name} puts noise on adapters, and `aggregator: {experiment.aggregator.name}` weighs them by counts without "
             f"noise ({', '.join(counts)}): use another, such as `mean`"
         )
-    plan = plan_of(aggregator)
-    if any(turn.trained != turn.sent for turn in (plan.in_round(1), plan.in_round(2))):
+    if withholds(plan_of(aggregator)):
         raise ValueError(
             f"{name} accounts for what is sent once, and `aggregator: {experiment.aggregator.name}` keeps a part at the "
             "site that a repeated round would change: use another, such as `mean` or `ffa_lora`"

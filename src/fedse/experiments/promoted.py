@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedse.adapters.plan import plan_of
+from fedse.adapters.plan import plan_of, withholds
 from fedse.plugins import build, capability
 
 if TYPE_CHECKING:
@@ -17,12 +17,9 @@ def check_promotion(experiment: Experiment) -> None:
         return
     if experiment.sharing == "none":
         raise ValueError("with `sharing: none` there is no shared adapter to take back: leave `promotion` out")
-    plan = plan_of(build("aggregator", experiment.aggregator))
     kept = {
         f"mix: {experiment.mix.name}": not capability(experiment.mix, "one_lesson"),
-        f"aggregator: {experiment.aggregator.name}": any(
-            turn.trained != turn.sent for turn in (plan.in_round(1), plan.in_round(2))
-        ),
+        f"aggregator: {experiment.aggregator.name}": withholds(plan_of(build("aggregator", experiment.aggregator))),
         f"learner: {experiment.learner.name}": bool(capability(experiment.learner, "learns_from_own_adapter")),
     }
     for name, keeps in kept.items():

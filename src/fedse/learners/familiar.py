@@ -35,6 +35,7 @@ class FamiliarImitation(Imitation):
 
     name = "familiar"
     Options = FamiliarOptions
+    replays: ClassVar[bool] = True
     metrics: ClassVar[tuple[str, ...]] = ("familiar_share",)
     options: FamiliarOptions
 

@@ -23,6 +23,7 @@ class ReplayByLikelihood(Imitation):
 
     name = "likelihood_replay"
     Options = LikelihoodReplayOptions
+    replays: ClassVar[bool] = True
     metrics: ClassVar[tuple[str, ...]] = ("replay_weight",)
     options: LikelihoodReplayOptions
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -27,6 +27,7 @@ class SoftImitation(Imitation):
 
     name = "soft_labels"
     Options = SoftLabelsOptions
+    learns_from_broadcast: ClassVar[bool] = True
     options: SoftLabelsOptions
 
     def objective(self, cases: Sequence[Case]) -> Objective:

@@ -32,6 +32,7 @@ class Spear(Compared):
 
     name = "spear"
     Options = SpearOptions
+    replays: ClassVar[bool] = True
     learns_from_attempts: ClassVar[bool] = True
     metrics: ClassVar[tuple[str, ...]] = (*Compared.metrics, "replayed_share")
     options: SpearOptions

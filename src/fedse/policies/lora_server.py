@@ -69,7 +69,12 @@ class LoraServerPolicy(Asking[Sampled]):
         self._ends = sorted(model.chat.end_ids)
         self._closing = model.chat.reply("")[-1]
         self._server = SERVERS[self.options.server](self.options)
-        self._folder = Path(tempfile.mkdtemp(prefix="fedse-adapters-", dir=self._within()))
+        shared = self.options.adapters
+        if shared and not Path(shared).is_dir():
+            raise BadInput(
+                f"policy.adapters: {shared} is no folder: make one that the server can read under the same path."
+            )
+        self._folder = Path(tempfile.mkdtemp(prefix="fedse-adapters-", dir=shared))
         # A policy is never told that a run has ended.
         self._removed = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._loaded = ""
@@ -79,14 +84,6 @@ class LoraServerPolicy(Asking[Sampled]):
         except (ServerFailed, SwapFailed) as error:
             self.stop()
             raise BadInput(f"policy: {error}") from None
-
-    def _within(self) -> Path | None:
-        folder = Path(self.options.adapters) if self.options.adapters else None
-        if folder and not folder.is_dir():
-            raise BadInput(
-                f"policy.adapters: {folder} is no folder: make one that the server can read under the same path."
-            )
-        return folder
 
     def load(self, adapter: Adapter) -> None:
         if self._conversations:

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeGuard
@@ -87,7 +88,7 @@ class Tokens:
     written: int
 
 
-class Server:
+class Server(ABC):
     """Asks with the retries, time-outs and Retry-After handling of the library `openai`. Safe to use from many threads."""
 
     wanted_by = "policy 'api'"
@@ -132,9 +133,9 @@ class Server:
             f"{self.usual_end}."
         )
 
+    @abstractmethod
     def not_there(self) -> str:
         """What status 404 means."""
-        raise NotImplementedError
 
     def is_too_long(self, error: Exception) -> bool:
         """Whether it refused a conversation that does not fit the model."""
