@@ -1,10 +1,12 @@
-"""Speed of playing episodes with the model `nano` on a CPU, greedily, three ways.
+"""Speed of playing episodes with the model `nano` on a CPU, greedily, four ways.
 
 naive         one episode at a time; each turn encodes the whole history again with transformers' `generate`
 transformers  the policy with its cache and its slots, each pass through transformers and PEFT
-fast          the policy as it is
+rectangles    the policy with passes of its own over 2 x 48 new tokens, and attention as wide as the longest conversation
+fast          the policy as it is: rows of new text without gaps, and attention for each conversation by itself
 
 python benchmarks/rollouts_cpu.py --episodes 64 --threads 1
+python benchmarks/rollouts_cpu.py --ways rectangles fast --worlds maze textcraft babyai webshop --repeats 5
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ import torch
 from fedse.experiments.options import load_experiment
 from fedse.models.nano import Nano
 from fedse.networks.decoding.decoder import Decoder
+from fedse.networks.decoding.llama_forward import LlamaForward
 from fedse.networks.decoding.network_forward import NetworkForward
 from fedse.networks.decoding.stepwise import StepwiseDecoder
 from fedse.plugins import build
@@ -84,6 +87,19 @@ class ThroughTransformers(TransformerPolicy):
         return StepwiseDecoder(self.model, self.slots, NetworkForward(self.model.network))
 
 
+class InRectangles(TransformerPolicy):
+    def make_decoder(self) -> Decoder:
+        return StepwiseDecoder(self.model, self.slots, LlamaForward(self.model.network))
+
+
+WAYS: dict[str, Any] = {
+    "naive": Naive,
+    "transformers": ThroughTransformers,
+    "rectangles": InRectangles,
+    "fast": TransformerPolicy,
+}
+
+
 def timed(policy: Policy, model: Nano, episodes: list[Episode]) -> tuple[list[Trajectory], float]:
     policy.load(model.initial_adapter(0))
     begun = time.perf_counter()
@@ -91,37 +107,34 @@ def timed(policy: Policy, model: Nano, episodes: list[Episode]) -> tuple[list[Tr
     return played, time.perf_counter() - begun
 
 
-def measured(name: str, model: Nano, episodes: int, naive_episodes: int, repeats: int) -> dict[str, Any]:
+def measured(name: str, model: Nano, ways: Mapping[str, int], repeats: int) -> dict[str, Any]:
+    """`ways`: how many episodes each plays."""
     (part,) = load_experiment(RECIPE).clients[name].worlds
 
     def make_world() -> World:
         return build("world", part)  # type: ignore[no-any-return]
 
-    tasks = make_world().tasks("train")[:episodes]
+    tasks = make_world().tasks("train")[: max(ways.values())]
     plan = [Episode(name, name, make_world, task, Purpose.EVALUATE, 1, 0, Sampling(0, 0.0)) for task in tasks]
-    ways: dict[str, tuple[Any, int]] = {
-        "naive": (Naive, naive_episodes),
-        "transformers": (ThroughTransformers, episodes),
-        "fast": (TransformerPolicy, episodes),
-    }
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     played: dict[str, list[Trajectory]] = {}
     for repeat in range(repeats):
         # The ways take turns, so that a busy moment of the machine does not fall on one of them alone.
-        for way, (kind, count) in ways.items():
-            played[way], taken = timed(kind(model, reply_tokens=REPLY_TOKENS), model, plan[:count])
+        for way, count in ways.items():
+            played[way], taken = timed(WAYS[way](model, reply_tokens=REPLY_TOKENS), model, plan[:count])
             seconds[way].append(taken)
             print(f"{name} {way} {repeat + 1}/{repeats}: {taken:.2f} s", file=sys.stderr, flush=True)
     turns = {way: sum(len(trajectory.steps) for trajectory in played[way]) for way in ways}
     speed = {way: turns[way] / statistics.median(seconds[way]) for way in ways}
+    best = {way: turns[way] / min(seconds[way]) for way in ways}
     return {
-        "episodes": {way: count for way, (_, count) in ways.items()},
+        "episodes": dict(ways),
         "turns": turns,
         "median_seconds": {way: round(statistics.median(taken), 2) for way, taken in seconds.items()},
         "best_seconds": {way: round(min(taken), 2) for way, taken in seconds.items()},
         "turns_per_second": {way: round(value, 1) for way, value in speed.items()},
-        "fast_times_naive": round(speed["fast"] / speed["naive"], 1),
-        "fast_times_transformers": round(speed["fast"] / speed["transformers"], 1),
+        **{f"fast_times_{way}": round(speed["fast"] / speed[way], 2) for way in ways if way != "fast"},
+        "best_fast_times": {way: round(best["fast"] / best[way], 2) for way in ways if way != "fast"},
         "same_actions": {
             way: sum(_actions(one) == _actions(fast) for one, fast in zip(played[way], played["fast"], strict=False))
             for way in ways
@@ -140,12 +153,12 @@ def main() -> None:
     options.add_argument("--naive-episodes", type=int, default=8, help="the naive way's time is linear in episodes")
     options.add_argument("--threads", type=int, default=1)
     options.add_argument("--repeats", type=int, default=3)
+    options.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="'fast' is always one")
     given = options.parse_args()
     model = Nano(device="cpu", threads=given.threads)
-    results = {
-        name: measured(name, model, given.episodes, min(given.naive_episodes, given.episodes), given.repeats)
-        for name in given.worlds
-    }
+    counts = {"naive": min(given.naive_episodes, given.episodes)}
+    ways = {way: counts.get(way, given.episodes) for way in WAYS if way in given.ways or way == "fast"}
+    results = {name: measured(name, model, ways, given.repeats) for name in given.worlds}
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     versions = {name: version(name) for name in ("torch", "transformers", "peft")}
     print(json.dumps({"machine": machine, "threads": given.threads, "versions": versions, "worlds": results}, indent=1))

@@ -177,7 +177,12 @@ def rounds(found: Any) -> Rows:
 
 
 def played_on_cpu(found: Any) -> Rows:
-    ways = {"naive": "`generate` each turn", "transformers": "policy through transformers", "fast": "policy"}
+    ways = {
+        "naive": "`generate` each turn",
+        "transformers": "policy through transformers",
+        "rectangles": "policy, rectangles",
+        "fast": "policy",
+    }
     yield "turns/s", *ways.values(), "times `generate`", "times transformers", "same actions as `generate`"
     for world, one in found["worlds"].items():
         speeds = [one["turns_per_second"][way] for way in ways]

@@ -13,6 +13,7 @@ from fedse.networks.decoding.decoder import Decoder
 from fedse.networks.decoding.graphed_network import GraphedNetwork
 from fedse.networks.decoding.llama_forward import LlamaForward
 from fedse.networks.decoding.network_forward import NetworkForward
+from fedse.networks.decoding.packed_llama import PackedLlama
 from fedse.networks.decoding.slot_cache import SlotCache
 from fedse.networks.decoding.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
@@ -118,7 +119,7 @@ def test_recorded_steps_know_wide_heads_and_nothing_foreign() -> None:
 
 
 def test_the_policy_chooses_by_precision() -> None:
-    for dtype, expected in (("float32", LlamaForward), ("bfloat16", NetworkForward)):
+    for dtype, expected in (("float32", PackedLlama), ("bfloat16", NetworkForward)):
         model = Tiny(width=32, layers=1, dtype=dtype, device="cpu")
         decoder = TransformerPolicy(model)._decoder
         assert isinstance(decoder, StepwiseDecoder)

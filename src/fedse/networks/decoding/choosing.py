@@ -13,15 +13,18 @@ def decoder_for(model: Any, slots: int, window: int, restricted: bool) -> Decode
     from fedse.networks.decoding.graphed import GraphedDecoder
     from fedse.networks.decoding.llama_forward import LlamaForward
     from fedse.networks.decoding.network_forward import NetworkForward
-    from fedse.networks.decoding.stepwise import ForwardPass, StepwiseDecoder
+    from fedse.networks.decoding.packed import PackedDecoder
+    from fedse.networks.decoding.stepwise import StepwiseDecoder
 
     network = model.network
     # What a restricted reply may say next is worked out on the host, which recorded steps do not wait for.
     if not restricted and not window and GraphedDecoder.suits(network):
         return GraphedDecoder(model, slots)
-    plain = not window and LlamaForward.suits(network)
-    forward: ForwardPass = LlamaForward(network) if plain else NetworkForward(network, window)
-    return StepwiseDecoder(model, slots, forward)
+    if window or not LlamaForward.suits(network):
+        return StepwiseDecoder(model, slots, NetworkForward(network, window))
+    if network.device.type == "cpu":
+        return PackedDecoder(model, slots)
+    return StepwiseDecoder(model, slots, LlamaForward(network))
 
 
 def window_of(model: Any) -> int:

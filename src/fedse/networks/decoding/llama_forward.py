@@ -21,7 +21,9 @@ _MOST_BYTES = 4 * 2**30
 
 
 @dataclass(frozen=True)
-class _Matrix:
+class Matrix:
+    """Of inputs to outputs, adapter included."""
+
     weight: torch.Tensor
     bias: torch.Tensor | None
 
@@ -49,8 +51,13 @@ class LlamaForward:
     @torch.no_grad()
     def load(self) -> None:
         """Merge the adapter that the network holds now."""
-        self._layers = [layer.each(_merged) for layer in self._llama.layers]
-        self._to_logits = _merged((self._llama.head,))
+        self._layers = [layer.each(self.merged) for layer in self._llama.layers]
+        self._to_logits = self.merged((self._llama.head,))
+
+    def merged(self, linears: Linears) -> Matrix:
+        """Linear layers of the same input as one, with their adapters added to their weights."""
+        biases = [linear.bias for linear in linears if linear.bias is not None]
+        return Matrix(joined([_merged_weight(linear) for linear in linears]), joined(biases) if biases else None)
 
     def logits(self, ids: torch.Tensor, mask: torch.Tensor, cache: SlotCache, keep: torch.Tensor) -> torch.Tensor:
         """Next-token logits of each row after its token `keep`."""
@@ -60,13 +67,16 @@ class LlamaForward:
         bias = self._mask_of_groups(mask)
         for layer, stored in zip(self._layers, cache.layers, strict=True):
             hidden = hidden + self._attended(layer, self._norm(hidden, layer.before_attention), turn, bias, stored)
-            gate, up = layer.gate_up(self._norm(hidden, layer.before_feed_forward)).chunk(2, dim=-1)
-            hidden = hidden + layer.down(functional.silu(gate) * up)
+            hidden = self._fed_forward(layer, hidden)
         last = hidden[torch.arange(len(ids), device=ids.device), keep] if ids.shape[1] > 1 else hidden[:, 0]
         return self._to_logits(self._norm(last, self._llama.last_norm))
 
     def _norm(self, inputs: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
         return functional.rms_norm(inputs, gain.shape, gain, self._llama.epsilon)
+
+    def _fed_forward(self, layer: LlamaLayer[Matrix], hidden: torch.Tensor) -> torch.Tensor:
+        gate, up = layer.gate_up(self._norm(hidden, layer.before_feed_forward)).chunk(2, dim=-1)
+        return hidden + layer.down(functional.silu(gate) * up)
 
     def _mask_of_groups(self, mask: torch.Tensor) -> torch.Tensor:
         """The mask as numbers to add, made once for all layers, for the queries of a group one after another."""
@@ -79,40 +89,40 @@ class LlamaForward:
 
     def _attended(
         self,
-        layer: LlamaLayer[_Matrix],
+        layer: LlamaLayer[Matrix],
         hidden: torch.Tensor,
         turn: tuple[torch.Tensor, torch.Tensor],
         bias: torch.Tensor,
         stored: Any,
     ) -> torch.Tensor:
         rows, tokens, _ = hidden.shape
-        llama = self._llama
-        heads, key_heads, size = llama.heads, llama.key_heads, llama.head_size
-        mixed = layer.query_key_value(hidden).view(rows, tokens, heads + 2 * key_heads, size)
-        turning, values = mixed[:, :, : heads + key_heads], mixed[:, :, heads + key_heads :]
-        if layer.query_norm is not None and layer.key_norm is not None:
-            normed = (
-                self._norm(turning[:, :, :heads], layer.query_norm),
-                self._norm(turning[:, :, heads:], layer.key_norm),
-            )
-            turning = torch.cat(normed, dim=2)
-        cosine, sine = turn
-        turned = torch.addcmul(turning * cosine, turning.roll(size // 2, -1), sine)
-        queries, keys = turned[:, :, :heads], turned[:, :, heads:]
+        heads, key_heads, size = self._llama.heads, self._llama.key_heads, self._llama.head_size
+        queries, keys, values = self._projected(layer, hidden, turn)
         all_keys, all_values = stored.update(keys.transpose(1, 2), values.transpose(1, 2))
         # Queries that share keys and values stand one after another, as if they were more tokens of one head.
         grouped = queries.view(rows, tokens, key_heads, heads // key_heads, size).permute(0, 2, 3, 1, 4)
         seen = functional.scaled_dot_product_attention(
-            grouped.reshape(rows, key_heads, -1, size), all_keys, all_values, attn_mask=bias, scale=llama.scale
+            grouped.reshape(rows, key_heads, -1, size), all_keys, all_values, attn_mask=bias, scale=self._llama.scale
         )
         seen = seen.view(rows, key_heads, heads // key_heads, tokens, size).permute(0, 3, 1, 2, 4)
         return layer.out(seen.reshape(rows, tokens, heads * size))
 
-
-def _merged(linears: Linears) -> _Matrix:
-    """Linear layers of the same input as one, with their adapters added to their weights."""
-    biases = [linear.bias for linear in linears if linear.bias is not None]
-    return _Matrix(joined([_merged_weight(linear) for linear in linears]), joined(biases) if biases else None)
+    def _projected(
+        self, layer: LlamaLayer[Matrix], hidden: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor]
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries, keys and values of tokens: in front as `hidden`, then heads, then the size of a head."""
+        heads, key_heads, size = self._llama.heads, self._llama.key_heads, self._llama.head_size
+        mixed = layer.query_key_value(hidden).view(*hidden.shape[:-1], heads + 2 * key_heads, size)
+        turning, values = mixed[..., : heads + key_heads, :], mixed[..., heads + key_heads :, :]
+        if layer.query_norm is not None and layer.key_norm is not None:
+            normed = (
+                self._norm(turning[..., :heads, :], layer.query_norm),
+                self._norm(turning[..., heads:, :], layer.key_norm),
+            )
+            turning = torch.cat(normed, dim=-2)
+        cosine, sine = turn
+        turned = torch.addcmul(turning * cosine, turning.roll(size // 2, -1), sine)
+        return turned[..., :heads, :], turned[..., heads:, :], values
 
 
 def _merged_weight(linear: Linear) -> torch.Tensor:

@@ -34,13 +34,22 @@ class SlotCache(Cache):  # type: ignore[misc]
         self.rows = rows
         self.positions = starts[:, None] + torch.arange(tokens, device=starts.device)
         self.columns = _whole_steps(int(starts.max()) + tokens)
-        if self.columns > self.capacity:
-            # Doubling moves every key a bounded number of times, however long conversations become.
-            self.capacity = max(self.columns, min(2 * self.capacity, _whole_steps(self.longest)))
+        self._make_room()
         if rows is None:
             rows = self._all_rows = self._all_rows.to(starts.device)
         self.places = (rows[:, None] * self.capacity + self.positions).flatten()
         return (torch.arange(self.columns, device=starts.device) <= self.positions[:, :, None])[:, None]
+
+    def aim_at(self, slots: torch.Tensor, positions: torch.Tensor, columns: int) -> None:
+        """The next forward pass writes tokens of any slots, each at a position of its own below `columns`."""
+        self.columns = columns
+        self._make_room()
+        self.places = slots * self.capacity + positions
+
+    def _make_room(self) -> None:
+        if self.columns > self.capacity:
+            # Doubling moves every key a bounded number of times, however long conversations become.
+            self.capacity = max(_whole_steps(self.columns), min(2 * self.capacity, _whole_steps(self.longest)))
 
     def copy_out(self, slot: int, length: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
         return [(layer.keys[slot, :length].clone(), layer.values[slot, :length].clone()) for layer in self.layers]
@@ -83,10 +92,19 @@ class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Write new keys and values (rows x heads x tokens x size); returns all that the rows may look at, alike in form."""
+        self._make_room_for(key_states, value_states)
+        return self._written(self.keys, key_states), self._written(self.values, value_states)
+
+    def write(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Keys and values of tokens (tokens x heads x size), to where `aim_at` said."""
+        self._make_room_for(keys[None].transpose(1, 2), values[None].transpose(1, 2))
+        self.keys.flatten(0, 1).index_copy_(0, self.owner.places, keys)
+        self.values.flatten(0, 1).index_copy_(0, self.owner.places, values)
+
+    def _make_room_for(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         self.keys, self.values = self._grow(self.keys), self._grow(self.values)
-        return self._written(self.keys, key_states), self._written(self.values, value_states)
 
     def _written(self, held: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         owner = self.owner
