@@ -26,6 +26,9 @@ def plugins(
     """List the plug-ins of every slot, or of one, each with a sentence and its options; installed packages included."""
     if slot and slot not in KNOWN:
         raise UnknownName(f"there is no slot '{slot}': {nearest(slot, KNOWN)}Slots: {', '.join(KNOWN)}.")
+    console = make_console()
+    if not slot:
+        console.print("Importing the plug-ins of every slot")
     table = Table(title="Plug-ins", title_justify="left")
     for heading in ("slot", "name", "what it is", "options"):
         table.add_column(heading)
@@ -36,7 +39,6 @@ def plugins(
             table.add_row("" if number else kind, Text(name), Text(summary(resolve(kind, name))), Text(options or "-"))
         if not known(kind):
             table.add_row(kind, "-", "none in the package: give a class of your own, as 'package.module:Class'", "-")
-    console = make_console()
     console.print(table)
     console.print(
         "What each option means: docs/reference.md, or fedse reference. A class of your own: docs/howto/plugins.md."

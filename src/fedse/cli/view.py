@@ -58,6 +58,7 @@ def report(
     from fedse.storage import atomic
 
     shown = _shown(run, own_worlds)
+    say(f"Reading {run}")
     page, contained, total = make(shown.name, shown, trajectories)
     atomic.write_text(output, page)
     private = " It holds trajectories: treat it as private." if contained else ""

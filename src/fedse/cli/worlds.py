@@ -46,6 +46,8 @@ def worlds(context: typer.Context) -> None:
     """List the worlds: what each is, its tasks and turns. `measure` plays them."""
     if context.invoked_subcommand is not None:
         return
+    console = make_console()
+    console.print("Counting the tasks of each world")
     table = Table(title="Worlds", title_justify="left")
     for heading in ("world", "what it is", "mode", "train / validation / test"):
         table.add_column(heading)
@@ -63,7 +65,6 @@ def worlds(context: typer.Context) -> None:
                 table.add_row(*once, mode, sizes(made), str(made.turn_limit))
             except MissingExtra as error:
                 table.add_row(*once, mode, Text(str(error)), "")
-    console = make_console()
     console.print(table)
     console.print("fedse play NAME plays one, fedse worlds measure NAME measures its floor, ceiling and speed.")
 

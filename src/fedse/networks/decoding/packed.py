@@ -68,7 +68,7 @@ class PackedDecoder(StepwiseDecoder):
             columns = _columns(piece.start + piece.rows)
             looks.append(Look(len(ids), piece.slot, columns, tokens=piece.rows))
             if piece.last:
-                last_looks.append(Look(len(last), piece.slot, columns))
+                last_looks.append(Look(2 * len(last), piece.slot, columns, tokens=2))
                 last[piece.slot] = len(ids) + len(piece.ids) - 1
             ids += [*piece.ids, *[0] * (piece.rows - len(piece.ids))]
             positions += range(piece.start, piece.start + piece.rows)

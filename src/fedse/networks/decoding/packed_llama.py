@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -60,7 +61,7 @@ class Ends:
 
     rows: torch.Tensor
     looks: Sequence[Look]
-    """Their rows are numbers of `rows`."""
+    """Each at a pair of rows, the same one twice: some libraries round a product with a single row unlike all others."""
 
 
 class PackedLlama(LlamaForward):
@@ -86,9 +87,12 @@ class PackedLlama(LlamaForward):
             if ends is not None and layer is self._layers[-1]:
                 if not ends.looks:
                     return torch.zeros(0, len(self._llama.embedding))
-                hidden, queries, looks = hidden[ends.rows], queries[ends.rows], ends.looks
-                biases = self._biases(looks, positions[ends.rows])
-            seen = self._looked(queries, looks, biases, stored.keys.transpose(1, 2), stored.values.transpose(1, 2))
+                pairs = ends.rows.repeat_interleave(2)
+                biases = self._biases(ends.looks, positions[pairs])
+                seen = self._looked(queries[pairs], ends.looks, biases, stored)[::2]
+                hidden = hidden[ends.rows]
+            else:
+                seen = self._looked(queries, looks, biases, stored)
             hidden = self._fed_forward(layer, hidden + layer.out(seen))
         return self._to_logits(self._norm(hidden, self._llama.last_norm))
 
@@ -99,13 +103,10 @@ class PackedLlama(LlamaForward):
         return [look.bias(added, self._llama.heads // self._llama.key_heads) for look in looks]
 
     def _looked(
-        self,
-        queries: torch.Tensor,
-        looks: Sequence[Look],
-        biases: Sequence[torch.Tensor],
-        keys: torch.Tensor,
-        values: torch.Tensor,
+        self, queries: torch.Tensor, looks: Sequence[Look], biases: Sequence[torch.Tensor], stored: Any
     ) -> torch.Tensor:
+        """What the rows find in what the cache's layer has stored."""
+        keys, values = stored.keys.transpose(1, 2), stored.values.transpose(1, 2)
         rows, heads, size = queries.shape
         grouped = queries.view(rows, self._llama.key_heads, heads // self._llama.key_heads, size)
         seen = torch.zeros(grouped.shape)
