@@ -100,11 +100,12 @@ WAYS: dict[str, Any] = {
 }
 
 
-def timed(policy: Policy, model: Nano, episodes: list[Episode]) -> tuple[list[Trajectory], float]:
+def timed(policy: Policy, model: Nano, episodes: list[Episode]) -> tuple[list[Trajectory], float, float]:
+    """With seconds by the clock, and seconds of the processor, which other work on the machine disturbs less."""
     policy.load(model.initial_adapter(0))
-    begun = time.perf_counter()
+    begun, own = time.perf_counter(), time.process_time()
     played = Player(policy, model.chat, model.context).play(episodes, "initial")
-    return played, time.perf_counter() - begun
+    return played, time.perf_counter() - begun, time.process_time() - own
 
 
 def measured(name: str, model: Nano, ways: Mapping[str, int], repeats: int) -> dict[str, Any]:
@@ -117,16 +118,18 @@ def measured(name: str, model: Nano, ways: Mapping[str, int], repeats: int) -> d
     tasks = make_world().tasks("train")[: max(ways.values())]
     plan = [Episode(name, name, make_world, task, Purpose.EVALUATE, 1, 0, Sampling(0, 0.0)) for task in tasks]
     seconds: dict[str, list[float]] = {way: [] for way in ways}
+    processor: dict[str, list[float]] = {way: [] for way in ways}
     played: dict[str, list[Trajectory]] = {}
     for repeat in range(repeats):
         # The ways take turns, so that a busy moment of the machine does not fall on one of them alone.
         for way, count in ways.items():
-            played[way], taken = timed(WAYS[way](model, reply_tokens=REPLY_TOKENS), model, plan[:count])
+            played[way], taken, own = timed(WAYS[way](model, reply_tokens=REPLY_TOKENS), model, plan[:count])
             seconds[way].append(taken)
+            processor[way].append(own)
             print(f"{name} {way} {repeat + 1}/{repeats}: {taken:.2f} s", file=sys.stderr, flush=True)
     turns = {way: sum(len(trajectory.steps) for trajectory in played[way]) for way in ways}
     speed = {way: turns[way] / statistics.median(seconds[way]) for way in ways}
-    best = {way: turns[way] / min(seconds[way]) for way in ways}
+    busy = {way: turns[way] / min(processor[way]) for way in ways}
     return {
         "episodes": dict(ways),
         "turns": turns,
@@ -134,7 +137,8 @@ def measured(name: str, model: Nano, ways: Mapping[str, int], repeats: int) -> d
         "best_seconds": {way: round(min(taken), 2) for way, taken in seconds.items()},
         "turns_per_second": {way: round(value, 1) for way, value in speed.items()},
         **{f"fast_times_{way}": round(speed["fast"] / speed[way], 2) for way in ways if way != "fast"},
-        "best_fast_times": {way: round(best["fast"] / best[way], 2) for way in ways if way != "fast"},
+        "least_processor_seconds": {way: round(min(taken), 2) for way, taken in processor.items()},
+        "fast_times_by_processor": {way: round(busy["fast"] / busy[way], 2) for way in ways if way != "fast"},
         "same_actions": {
             way: sum(_actions(one) == _actions(fast) for one, fast in zip(played[way], played["fast"], strict=False))
             for way in ways

@@ -44,6 +44,8 @@ TORCH_AT_IMPORT = {
     "networks/decoding/graphed_network.py",
     "networks/decoding/llama_forward.py",
     "networks/decoding/network_forward.py",
+    "networks/decoding/packed.py",
+    "networks/decoding/packed_llama.py",
     "networks/decoding/slot_cache.py",
     "networks/decoding/stepwise.py",
     "networks/decoding/triton_kernels.py",

@@ -7,7 +7,8 @@ place. How far a conversation looks depends on its own length alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,13 +111,25 @@ class PackedLlama(LlamaForward):
         rows, heads, size = queries.shape
         grouped = queries.view(rows, self._llama.key_heads, heads // self._llama.key_heads, size)
         seen = torch.zeros(grouped.shape)
-        for look, bias in zip(looks, biases, strict=True):
-            found = functional.scaled_dot_product_attention(
-                look.gathered(grouped),
-                keys[look.slots, :, : look.columns],
-                values[look.slots, :, : look.columns],
-                attn_mask=bias,
-                scale=self._llama.scale,
-            )
-            seen[look.rows] = look.spread(found)
+        with _one_thread():
+            for look, bias in zip(looks, biases, strict=True):
+                found = functional.scaled_dot_product_attention(
+                    look.gathered(grouped),
+                    keys[look.slots, :, : look.columns],
+                    values[look.slots, :, : look.columns],
+                    attn_mask=bias,
+                    scale=self._llama.scale,
+                )
+                seen[look.rows] = look.spread(found)
         return seen.flatten(1)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """A look is too little work to be shared: threads that wait for each other, look after look, take longer than one."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
