@@ -5,14 +5,15 @@ python benchmarks/epsilon.py table docs/results/epsilon.json                    
 python benchmarks/epsilon.py draw docs/results/epsilon.json --picture docs/pictures/epsilon.png
 
 Runs of a kind differ by their seed alone; `kind` is the recipe's number of demonstrations per site. Success is that of the
-test where a run has one, else of its validation tasks after the last round.
+test where a run has one, else of its validation tasks after the last round. A run of no rounds is how it was before, drawn
+as a thin line.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -29,32 +30,35 @@ NO_BOUND = 1000.0
 
 def gathered(run: Path) -> Row:
     experiment = load_experiment(run / "experiment.yaml")
-    rounds = sorted((run / "rounds").glob("*/report.json"))
-    last = json.loads(rounds[-1].read_text())
-    told = [client["metrics"].get("epsilon") for client in last["clients"].values()]
-    split = "test" if (run / "evaluations" / f"test-{last['round']:04d}.json").exists() else "validation"
-    played = json.loads((run / "evaluations" / f"{split}-{last['round']:04d}.json").read_text())
+    number = experiment.rounds
+    told: list[float | None] = [0.0]
+    if number:
+        report = json.loads((run / "rounds" / f"{number:04d}" / "report.json").read_text())
+        told = [client["metrics"].get("epsilon") for client in report["clients"].values()]
+    split = "test" if (run / "evaluations" / f"test-{number:04d}.json").exists() else "validation"
+    played = json.loads((run / "evaluations" / f"{split}-{number:04d}.json").read_text())
     return {
         "run": run.name,
         "seed": experiment.seed,
         "demonstrations": experiment.start.options["tasks"],
+        "rounds": number,
         "learner": experiment.learner.name,
         "noise_multiplier": experiment.learner.options.get("noise_multiplier"),
-        "epsilon": max(told) if None not in told else None,
+        "epsilon": max(each for each in told if each is not None) if None not in told else None,
         "split": split,
         "tasks": {row["world"]: row["episodes"] for row in played["worlds"]},
         "success": {row["world"]: row["success"] for row in played["worlds"]},
         "macro": played["macro"],
         "audit": [
             {"world": world["world"], "members": world["members"], "others": world["others"], **row}
-            for path in sorted((run / "evaluations").glob(f"audit-{last['round']:04d}-*.json"))
+            for path in sorted((run / "evaluations").glob(f"audit-{number:04d}-*.json"))
             for world in json.loads(path.read_text())["worlds"]
             for row in world["rows"]
         ],
     }
 
 
-def settings(rows: Iterable[Row]) -> list[list[Row]]:
+def settings(rows: Sequence[Row]) -> list[list[Row]]:
     """Runs that differ by their seed alone, the least epsilon first and those without noise last."""
 
     def kind(row: Row) -> tuple[Any, ...]:
@@ -70,9 +74,11 @@ def settings(rows: Iterable[Row]) -> list[list[Row]]:
 
 
 def aucs(row: Row, world: str, attack: tuple[str, str]) -> list[float]:
-    return [
-        found["auc"] for found in row["audit"] if found["world"] == world and (found["seat"], found["attack"]) == attack
-    ]
+    """None where the control tells members from others: nothing may be read from the other rows then."""
+    found = {(each["seat"], each["attack"]): each for each in row["audit"] if each["world"] == world}
+    if not found or not found[CONTROL]["auc_interval"][0] <= 0.5 <= found[CONTROL]["auc_interval"][1]:
+        return []
+    return [found[attack]["auc"]]
 
 
 def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
@@ -109,44 +115,58 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def above_control(row: Row, world: str) -> list[float]:
+    """AUC of the hub's attack less that on the adapter before any round: the luck of a choice of members goes."""
+    pairs = zip(aucs(row, world, HUB), aucs(row, world, CONTROL), strict=True)
+    return [found - control for found, control in pairs]
+
+
 def draw(rows: list[Row], target: Path) -> None:
     from matplotlib.figure import Figure
 
-    noisy = [row for row in rows if row["learner"] != "imitation"]
+    noisy = [row for row in rows if row["learner"] != "imitation" and row["rounds"]]
     numbers = sorted({row["demonstrations"] for row in noisy}, reverse=True)
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     success, leak = figure.subplots(1, 2)
     colours = {"maze": "#dc6900", "textcraft": "#3366cc", "webshop": "#2e8b57"}
     edge = 3 * max((row["epsilon"] for row in noisy if row["epsilon"] < NO_BOUND), default=1.0)
-    for number, style in zip(numbers, ("-", ":"), strict=False):
-        of_number = settings(row for row in noisy if row["demonstrations"] == number)
+    for number, solid in zip(numbers, (True, False), strict=False):
+        of_number = settings([row for row in noisy if row["demonstrations"] == number])
         at = [min(same[0]["epsilon"], edge) for same in of_number]
+        # Two kinds beside each other where they have no epsilon.
+        at = [place * (0.92 if solid else 1.08) if place == edge else place for place in at]
         for world in of_number[0][0]["success"]:
             values = [[100 * row["success"][world] for row in same] for same in of_number]
-            _curve(success, at, values, style, colours[world], f"{world}, {number:,} per site")
+            _curve(success, at, values, solid, colours[world], f"{world}, {number:,} per site")
         for world in dict.fromkeys(found["world"] for same in of_number for row in same for found in row["audit"]):
-            values = [[auc for row in same for auc in aucs(row, world, HUB)] for same in of_number]
-            _curve(leak, at, values, style, colours[world], f"{world}, {number:,} per site")
-    success.set(ylabel="success (%)", title="what is learned", ylim=(0, 100))
-    leak.axhline(0.5, color="#888888", linewidth=0.8)
-    leak.set(ylabel="AUC", title="what a hub can tell: loss attack on single updates", ylim=(0.4, 0.85))
+            values = [[auc for row in same for auc in above_control(row, world)] for same in of_number]
+            _curve(leak, at, values, solid, colours[world], f"{world}, {number:,} per site")
+    for row in rows:
+        for world, value in row["success"].items() if not row["rounds"] else ():
+            success.axhline(100 * value, color=colours[world], linewidth=0.8, alpha=0.6)
+    success.set(ylabel="success (%)", title="What is learned (thin lines: before any round)", ylim=(0, 100))
+    leak.axhline(0, color="#888888", linewidth=0.8)
+    leak.set(
+        ylabel="AUC above that of the control", title="What a hub can tell (loss, single update)", ylim=(-0.1, 0.35)
+    )
     for axis in (success, leak):
-        axis.set(xscale="log", xlabel="epsilon (at most), log scale")
-        ticks = [1, 3, 10, 30, 100]
-        axis.set_xticks([*[tick for tick in ticks if tick < edge / 2], edge])
-        axis.set_xticklabels([*[str(tick) for tick in ticks if tick < edge / 2], "no\nnoise"])
+        axis.set(xscale="log", xlabel="epsilon (at most)")
+        axis.title.set_fontsize(11)
+        ticks = [tick for tick in (1, 3, 10, 30, 100, 300) if tick < edge / 3]
+        axis.set_xticks([*ticks, edge], [*map(str, ticks), "no\nnoise"])
         axis.minorticks_off()
         axis.spines[["top", "right"]].set_visible(False)
-        axis.legend(frameon=False, fontsize=8)
+        axis.legend(frameon=False, fontsize=8, loc="upper left")
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=130)
 
 
-def _curve(axis: Any, at: list[float], values: list[list[float]], style: str, colour: str, label: str) -> None:
-    """The mean over seeds, and every seed as a dot."""
-    axis.plot(at, [mean(each) for each in values], linestyle=style, color=colour, label=label)
+def _curve(axis: Any, at: list[float], values: list[list[float]], solid: bool, colour: str, label: str) -> None:
+    """The mean over seeds, and every seed as a dot; nothing was measured between the last epsilon and no noise."""
+    face = colour if solid else "white"
+    axis.plot(at[:-1], [mean(each) for each in values[:-1]], linestyle="-" if solid else ":", color=colour, label=label)
     for place, each in zip(at, values, strict=True):
-        axis.plot([place] * len(each), each, linestyle="", marker=".", markersize=5, color=colour)
+        axis.plot([place] * len(each), each, linestyle="", marker="o", markersize=4, color=colour, markerfacecolor=face)
 
 
 def main() -> None:
@@ -158,7 +178,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "gather":
         found = [row for same in settings([gathered(run) for run in given.paths]) for row in same]
-        given.output.write_text(json.dumps(found, indent=1) + "\n")
+        lines = ",\n ".join(map(json.dumps, found))
+        given.output.write_text(f"[\n {lines}\n]\n")
         return
     rows = [row for path in given.paths for row in json.loads(path.read_text())]
     if given.what == "table":
