@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 KEY = "noise.key"
 """File of the server in a run's folder."""
+SPREADS = 9.0
+"""Of the noise on a value: further off there is none in billions of years."""
 
 
 def has_noisy_mean(experiment: Experiment) -> bool:
@@ -28,7 +30,10 @@ def check_private_sites(experiment: Experiment) -> None:
     if not has_noisy_mean(experiment):
         return
     name = f"`aggregator: {experiment.aggregator.name}`"
-    if experiment.checks.max_ratio is not None or experiment.checks.governance is not None:
+    at_sites = capability(experiment.aggregator, "noise_at_sites")
+    if at_sites:
+        _check_shares(experiment, name)
+    elif experiment.checks.max_ratio is not None or experiment.checks.governance is not None:
         raise ValueError(
             f"with {name} a site must not decide whether another counts, and it cuts every change by itself: set "
             "`checks.max_ratio` to null, and leave `checks.governance` out"
@@ -53,6 +58,28 @@ def check_private_sites(experiment: Experiment) -> None:
         )
 
 
+def _check_shares(experiment: Experiment, name: str) -> None:
+    """Refuse parts of the noise that would be seen singly, or that a sum does not hold. Raises `ValueError`."""
+    summing = experiment.sending.secure_sum
+    if summing is None:
+        raise ValueError(
+            f"with {name} each site adds a part of the noise, which hides its update in a sum alone: add `sending: "
+            "{secure_sum: {}}`, or use `dp_fedavg`, which trusts the server"
+        )
+    made = build("aggregator", experiment.aggregator)
+    if made.options.colluding >= summing.least:
+        raise ValueError(
+            f"with {name} {made.options.colluding} sites may work together (`aggregator.colluding`), and a sum may have "
+            f"{summing.least} (`sending.secure_sum.least`): have more in a sum, or allow fewer"
+        )
+    most = made.options.clip + SPREADS * made.share(NoiseKey.passing()).spread(summing.least)
+    if most > summing.largest:
+        raise ValueError(
+            f"`sending.secure_sum.largest` is {summing.largest:g}, and with {name} a value may change by {most:.3g}, its "
+            "noise included: choose a larger one, or less noise"
+        )
+
+
 def check_signal(experiment: Experiment, first: Adapter) -> None:
     """Refuse noise that leaves nothing of the mean, unless the experiment says that it is a study."""
     made = build("aggregator", experiment.aggregator)
@@ -62,8 +89,8 @@ def check_signal(experiment: Experiment, first: Adapter) -> None:
 
 
 def settle(experiment: Experiment, aggregator: Any, run: RunFolder) -> None:
-    """Give the aggregator of a run its key and the number of sites."""
-    if has_noisy_mean(experiment):
+    """Give the aggregator of a run its key and the number of sites, where it is the server that puts noise on the mean."""
+    if has_noisy_mean(experiment) and not capability(experiment.aggregator, "noise_at_sites"):
         aggregator.key = NoiseKey(run.path / KEY, nothing_left=not run.last_round())
         aggregator.sites = _asked(experiment)
 
