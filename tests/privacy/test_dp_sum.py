@@ -164,6 +164,7 @@ def sites(make: Any, number: int, **changes: Any) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_a_run_tells_epsilon_has_no_key_at_the_server_and_resumes_to_the_same_bits(
     table_experiment: Any, tmp_path: Path
 ) -> None:
