@@ -22,8 +22,8 @@ from fedse.experiments.components import (
     shared_players,
 )
 from fedse.experiments.known_before import expected_of
+from fedse.experiments.noisy_mean import settle
 from fedse.experiments.options import Experiment
-from fedse.experiments.private_sites import settle
 from fedse.experiments.secure_sums import make_keys
 from fedse.federation.exchange import Summing
 from fedse.federation.server import Server

@@ -13,8 +13,8 @@ from fedse.experiments.building import build_components
 from fedse.experiments.components import check_start
 from fedse.experiments.file import differences
 from fedse.experiments.made_for import not_made_for
+from fedse.experiments.noisy_mean import check_signal
 from fedse.experiments.options import Experiment, experiment_of
-from fedse.experiments.private_sites import check_signal, has_noisy_mean
 from fedse.experiments.resuming import (
     check_start_adapter,
     check_start_files,
@@ -89,9 +89,9 @@ def _prepared(
     check_start_adapter(path, experiment.begins_with)
     told = [*trackers, *build_trackers(experiment.trackers, path, at_sites=components is None)]
     # Whether an adapter from outside fits, and whether noise would drown it, is found out before anything is written.
-    looked_at = experiment.begins_with is not None or has_noisy_mean(experiment)
+    looked_at = experiment.begins_with is not None or experiment.has_noisy_mean
     first = beginning(experiment, components) if looked_at and not has_beginning(path) else None
-    if first is not None and has_noisy_mean(experiment):
+    if first is not None and experiment.has_noisy_mean:
         check_signal(experiment, first)
     folder.begin(experiment.to_yaml(), experiment.digest(), start, worlds)
     warnings += restore(folder)
