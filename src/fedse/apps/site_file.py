@@ -138,7 +138,7 @@ def load_site(path: Path) -> Site:
         least = min(options.max_megabytes, own.sending.max_megabytes or options.max_megabytes)
         update["sending"] = own.sending.model_copy(update={"max_megabytes": least})
     told = told_worlds_of(options.experiment).get(options.name, ())
-    return Site(options, own.model_copy(update=update), common.terms(), told)
+    return Site(options, own.model_copy(update=update), common.terms, told)
 
 
 def _check_leaves(path: Path, leaves: LeavingOptions, experiment: Experiment) -> None:

@@ -73,11 +73,11 @@ class Worker:
         self._expected = asked.Expected.of(
             components.model.initial_adapter(experiment.seed),
             frozenset(self._client.site.places),
-            experiment.shares(),
+            experiment.shares,
             site.options.budget.rank,
-            experiment.has_library(),
+            experiment.has_library,
         )
-        if experiment.has_library():
+        if experiment.has_library:
             say(f"{OTHERS_SEE} (`mix: {experiment.mix.name}`)")
         self._account = Account(self._own / "asked.json", self._client.experience.buffer.path, site.options.budget)
         key = site.options.hub_key

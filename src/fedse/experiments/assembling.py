@@ -142,9 +142,9 @@ def assemble(
     settle(experiment, aggregator, run)
     tracker = told_of(run.path, trackers, components.model if components else None, at_sites=components is None)
     sites = Sites(
-        names=tuple(sorted(experiment.holdings())),
+        names=tuple(sorted(experiment.holdings)),
         run=experiment.name,
-        terms=experiment.terms(),
+        terms=experiment.terms,
         plan=plan_of(aggregator),
         tracker=tracker,
         expected=expected_of(experiment),
@@ -168,11 +168,11 @@ def assemble(
         tracker,
         experiment.participation,
         experiment.seed,
-        experiment.shares(),
+        experiment.shares,
         {name: options.joins for name, options in experiment.clients.items()},
         experiment.evaluation.mean_of_last,
-        experiment.has_library(),
-        Summing(options, frozenset(experiment.learners())) if (options := experiment.sending.secure_sum) else None,
+        experiment.has_library,
+        Summing(options, frozenset(experiment.learners)) if (options := experiment.sending.secure_sum) else None,
         experiment.promotion,
     )
 
@@ -196,13 +196,13 @@ def one_site(experiment: Experiment, folder: Path, name: str) -> Engine:
 
     The base model is loaded once in a process, however many clients it serves one after another.
     """
-    held = {origin.client: experiment.clients[origin.client] for origin in experiment.holdings()[name].values()}
+    held = {origin.client: experiment.clients[origin.client] for origin in experiment.holdings[name].values()}
     alone = experiment.model_copy(update={"clients": held})
     components = build_components(alone, shared_players)
     sites = Sites(
         names=(name,),
         run=alone.name,
-        terms=alone.terms(),
+        terms=alone.terms,
         plan=plan_of(components.aggregator),
         tracker=Trackers([]),
         here=lambda: Household(

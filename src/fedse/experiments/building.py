@@ -46,7 +46,7 @@ def build_components(experiment: Experiment, players: MakePlayers = make_players
     """Everything but the clients. `players` makes model and policy; by default they are made anew."""
     alike: dict[str, MakeWorld] = {}
     worlds = {name: make_worlds(name, options, alike) for name, options in experiment.clients.items()}
-    if not experiment.works_here() and (lost := sorted(filter(is_inline, experiment.plugin_names()))):
+    if not experiment.works_here and (lost := sorted(filter(is_inline, experiment.plugin_names))):
         raise BadInput(
             f"{lost[0]} was given as a class that cannot be imported, and this engine works in other processes: put it into "
             "a module, or use `engine: local` without processes."
@@ -89,7 +89,7 @@ def build_clients(
     run.keep_clients_private()
     return [
         _build_client(experiment, components, run.client_folder(name), name, origins, member(experiment, run, name))
-        for name, origins in experiment.holdings().items()
+        for name, origins in experiment.holdings.items()
         if only in ("", name)
     ]
 
@@ -118,7 +118,7 @@ def _build_client(
         seed=experiment.seed,
         folder=folder,
         exploration=experiment.exploration if experiment.exploring else None,
-        learns=name in experiment.learners(),
+        learns=name in experiment.learners,
         joins=experiment.joins(name),
         context=components.model.context,
     )
@@ -148,10 +148,10 @@ def _build_client(
         ),
         probes={
             EVALUATION: evaluation,
-            **{label: build("probe", choice, site) for label, choice in experiment.labelled_probes().items()},
+            **{label: build("probe", choice, site) for label, choice in experiment.labelled_probes.items()},
         },
         door=Door(ledger, experiment.sending, names, member, once),
         after_learning=AfterLearning(evaluation, again) if again else None,
         learned_by_world=experiment.evaluation.learned_by_world and len(origins) > 1,
-        **{slot: build(choice.kind, choice, site) for slot, choice in experiment.client_slots().items()},
+        **{slot: build(choice.kind, choice, site) for slot, choice in experiment.client_slots.items()},
     )

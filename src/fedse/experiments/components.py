@@ -56,7 +56,7 @@ def shared_players(model: Choice, policy: Choice) -> tuple[Model, Policy]:
 def make_worlds(client: str, options: ClientOptions, alike: dict[str, MakeWorld]) -> dict[str, MakeWorld]:
     """Makers of a client's worlds by label. Worlds written alike have one maker, kept in `alike`: clients can share them."""
     makers: dict[str, MakeWorld] = {}
-    for position, (label, choice) in enumerate(zip(options.labels(), options.worlds, strict=True)):
+    for position, (label, choice) in enumerate(zip(options.labels, options.worlds, strict=True)):
         written = f"{choice.model_dump_json()} {options.training!r} {options.contract!r}"
         if written not in alike:
             alike[written] = partial(_make_world, choice, options.training, options.contract)

@@ -108,6 +108,17 @@ class ExperimentKeys(PluginOptions):
     trackers: list[Annotated[Choice, ChoiceOf("tracker")]] = Field(default_factory=list)
     """Who is told what happens, beside the terminal and events.jsonl, by name or class."""
 
+    @field_validator("clients")
+    @classmethod
+    def _names_are_folders(cls, clients: dict[str, ClientOptions]) -> dict[str, ClientOptions]:
+        for name in clients:
+            if not re.fullmatch(NAME, name):
+                raise ValueError(
+                    f"the client name {name!r} may hold letters, digits, '.', '_' and '-' only, at most 100 of them"
+                )
+        return clients
+
+    @property
     def has_library(self) -> bool:
         """Whether every client is sent what each of the others sent last."""
         return capability(self.mix, "needs_library")
@@ -125,17 +136,20 @@ class ExperimentKeys(PluginOptions):
         """The first round of a client that holds worlds."""
         return self.clients[holder].joins if holder in self.clients else 1
 
+    @property
     def labelled_probes(self) -> dict[str, Choice]:
         """A name for each further probe, under which its scores are reported."""
         labels = numbered(re.split(r"[:.]", choice.name.split("#")[0])[-1] for choice in self.probes)
         return dict(zip((label.replace("#", "_") for label in labels), self.probes, strict=True))
 
+    @property
     def reported_probes(self) -> frozenset[str]:
         """Names under which anything is told by world beside success."""
         twice = {AFTER_LEARNING, AS_BROADCAST} if self.evaluation.after_learning else set()
         learned = {LEARNED_FROM} if self.evaluation.learned_by_world else set()
-        return frozenset({*self.labelled_probes(), *twice, *learned})
+        return frozenset({*self.labelled_probes, *twice, *learned})
 
+    @property
     def client_slots(self) -> dict[str, Choice]:
         """What is chosen for the slots of a client's round, by the names of the fields."""
         fields = type(self).model_fields.items()
@@ -145,6 +159,7 @@ class ExperimentKeys(PluginOptions):
             if any(isinstance(m, ClientSlot) for m in field.metadata)
         }
 
+    @property
     def plugin_names(self) -> set[str]:
         """Of everything in the experiment that can be chosen."""
         chosen = [value for name in type(self).model_fields if isinstance(value := getattr(self, name), Choice)]
@@ -156,13 +171,15 @@ class ExperimentKeys(PluginOptions):
         chosen += [options.start for options in self.clients.values() if options.start is not None]
         return {choice.name for choice in chosen}
 
+    @property
     def works_here(self) -> bool:
         """Whether everything happens in the process that runs the experiment."""
         return self.in_process and not self.engine.options.get("processes")
 
+    @property
     def shares(self) -> frozenset[str]:
         """Names under which plug-ins of clients tell each other numbers."""
-        telling = [resolve(choice.kind, choice.name) for choice in (*self.client_slots().values(), *self.probes)]
+        telling = [resolve(choice.kind, choice.name) for choice in (*self.client_slots.values(), *self.probes)]
         return frozenset(str(kind.shares) for kind in telling if hasattr(kind, "shares"))
 
     @property
@@ -185,10 +202,11 @@ class ExperimentKeys(PluginOptions):
     def rounds_to_play(self) -> int:
         return self.rounds if self.learning else 0
 
+    @property
     def holdings(self) -> dict[str, dict[str, Origin]]:
         """Who holds which worlds: clients by name, each with its labels and where those worlds are written in the file."""
         apart = {
-            name: {label: Origin(name, label) for label in options.labels()}
+            name: {label: Origin(name, label) for label in options.labels}
             for name, options in sorted(self.clients.items())
         }
         if not self.pooled:
@@ -198,20 +216,11 @@ class ExperimentKeys(PluginOptions):
         measuring = {name: worlds for name, worlds in apart.items() if not self.clients[name].learns}
         return {POOLED: dict(zip(labels, learning, strict=True)), **measuring}
 
+    @property
     def learners(self) -> list[str]:
         """Those who hold worlds to learn from, and not only to measure in."""
-        holders = self.holdings().items()
+        holders = self.holdings.items()
         return [name for name, held in holders if all(self.clients[origin.client].learns for origin in held.values())]
-
-    @field_validator("clients")
-    @classmethod
-    def _names_are_folders(cls, clients: dict[str, ClientOptions]) -> dict[str, ClientOptions]:
-        for name in clients:
-            if not re.fullmatch(NAME, name):
-                raise ValueError(
-                    f"the client name {name!r} may hold letters, digits, '.', '_' and '-' only, at most 100 of them"
-                )
-        return clients
 
     def to_yaml(self) -> str:
         return to_yaml(self.model_dump(mode="json"))
@@ -219,6 +228,7 @@ class ExperimentKeys(PluginOptions):
     def digest(self) -> str:
         return hashlib.sha256(self.to_yaml().encode()).hexdigest()
 
+    @property
     def terms(self) -> str:
         """Digest of what server and sites must agree on, wherever they run."""
         agreed = json.dumps(

@@ -17,9 +17,9 @@ def expected_of(experiment: Experiment) -> Expected:
     """What the server may expect of its clients."""
     measured = experiment.evaluation
     return Expected(
-        worlds={client: tuple(labels) for client, labels in experiment.holdings().items()},
+        worlds={client: tuple(labels) for client, labels in experiment.holdings.items()},
         metrics=_metrics(experiment),
-        probes=experiment.reported_probes(),
+        probes=experiment.reported_probes,
         shares=_shares(experiment),
         explored=_explored(experiment),
         rescues=not capability(experiment.rescue, "empty"),
@@ -37,7 +37,7 @@ def names_of(experiment: Experiment, labels: Iterable[str], written: Collection[
     return Names(
         worlds=told_worlds(labels, written),
         metrics=_metrics(experiment),
-        probes=experiment.reported_probes(),
+        probes=experiment.reported_probes,
         shares=_shares(experiment),
     )
 
@@ -48,7 +48,7 @@ def _metrics(experiment: Experiment) -> frozenset[str]:
 
 
 def _shares(experiment: Experiment) -> Mapping[str, frozenset[str]]:
-    choices = (*experiment.client_slots().values(), *experiment.probes)
+    choices = (*experiment.client_slots.values(), *experiment.probes)
     telling = [resolve(choice.kind, choice.name) for choice in choices]
     return {
         str(kind.shares): frozenset(map(str, getattr(kind, "gives", ()))) for kind in telling if hasattr(kind, "shares")

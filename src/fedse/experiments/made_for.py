@@ -23,7 +23,7 @@ def not_made_for(experiment: Experiment) -> list[Warned]:
 def _warnings(experiment: Experiment, settings: Mapping[type[Any] | None, WorldSettings]) -> Iterator[Warned]:
     model = experiment.model.name
     for client, options in experiment.clients.items():
-        for label, world in zip(options.labels(), options.worlds, strict=True):
+        for label, world in zip(options.labels, options.worlds, strict=True):
             where = f"{client}, {label}"
             made = settings.get(class_of("world", world.name))
             if made is None:

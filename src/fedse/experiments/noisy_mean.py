@@ -32,4 +32,4 @@ def settle(experiment: Experiment, aggregator: Any, run: RunFolder) -> None:
 
 
 def _asked(experiment: Experiment) -> int:
-    return experiment.participation.asked(len(experiment.learners()))
+    return experiment.participation.asked(len(experiment.learners))

@@ -108,9 +108,9 @@ def _advice(federation: Federation) -> Iterator[Warned]:
     """What somebody should know before clients share anything."""
     experiment, server = federation.experiment, federation.server
     if experiment.rounds_to_play > 0 and experiment.sharing == "all":
-        yield from advice(server.aggregator, min(len(experiment.learners()), len(server.exchange.invited(1))))
-        if experiment.has_library():
-            yield seen_by_others(experiment.mix.name, len(experiment.learners()))
+        yield from advice(server.aggregator, min(len(experiment.learners), len(server.exchange.invited(1))))
+        if experiment.has_library:
+            yield seen_by_others(experiment.mix.name, len(experiment.learners))
 
 
 def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Sequence[str] = ()) -> Federation:

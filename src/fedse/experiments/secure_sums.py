@@ -23,7 +23,7 @@ def make_keys(experiment: Experiment, run: RunFolder) -> None:
     from fedse.storage import atomic
 
     run.keep_clients_private()
-    for name in experiment.learners():
+    for name in experiment.learners:
         folder = run.client_folder(name)
         if not (folder / PUBLIC).exists():
             make_key(folder / KEY)
@@ -33,7 +33,7 @@ def make_keys(experiment: Experiment, run: RunFolder) -> None:
 def member_on_this_machine(experiment: Experiment, run: RunFolder, name: str) -> SumMember | None:
     """None where the client adds to no sum. The keys are there."""
     options = experiment.sending.secure_sum
-    if options is None or name not in experiment.learners():
+    if options is None or name not in experiment.learners:
         return None
     from fedse.privacy.sum_keys import read_key, read_public
 

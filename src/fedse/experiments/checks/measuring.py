@@ -11,7 +11,7 @@ from fedse.plugins import capability
 
 def check_probes(experiment: ExperimentKeys) -> None:
     """Refuse probes whose scores could not be told from others. Raises `ValueError`."""
-    labels = list(experiment.labelled_probes())
+    labels = list(experiment.labelled_probes)
     taken = {EVALUATION, AFTER_LEARNING, AS_BROADCAST, LEARNED_FROM}
     if len({*labels} - taken) < len(labels) or not all(label.isidentifier() for label in labels):
         raise ValueError(f"probes need names of their own, which are words: {', '.join(labels)}")
@@ -25,7 +25,7 @@ def check_mean_of_last(experiment: ExperimentKeys) -> None:
         raise ValueError(
             "`evaluation.mean_of_last` is of shared adapters, and with `sharing: none` there are none: leave it out"
         )
-    if capability(experiment.mix, "needs_plain_mean") or experiment.has_library():
+    if capability(experiment.mix, "needs_plain_mean") or experiment.has_library:
         raise ValueError(
             f"`mix: {experiment.mix.name}` works on what each client sent in the last round, which a mean over rounds does "
             "not hold: leave `evaluation.mean_of_last` out"
@@ -39,5 +39,5 @@ def check_mean_of_last(experiment: ExperimentKeys) -> None:
 
 def check_learned_by_world(experiment: ExperimentKeys) -> None:
     """Refuse shares of worlds where each site has one. Raises `ValueError`."""
-    if experiment.evaluation.learned_by_world and all(len(worlds) == 1 for worlds in experiment.holdings().values()):
+    if experiment.evaluation.learned_by_world and all(len(worlds) == 1 for worlds in experiment.holdings.values()):
         raise ValueError("every site has one world and learns from it alone: leave `evaluation.learned_by_world` out")

@@ -10,7 +10,7 @@ from fedse.plugins import build, capability
 def check_mix(experiment: ExperimentKeys) -> None:
     """Raises `ValueError`."""
     mix = experiment.mix
-    if experiment.sharing == "none" and (capability(mix, "needs_others") or experiment.has_library()):
+    if experiment.sharing == "none" and (capability(mix, "needs_others") or experiment.has_library):
         raise ValueError(
             f"`mix: {mix.name}` mixes with what others send, and with `sharing: none` nobody sends: leave `mix` out"
         )
@@ -19,7 +19,7 @@ def check_mix(experiment: ExperimentKeys) -> None:
             f"`mix: {mix.name}` takes its own share out of the mean, and the aggregator is "
             f"'{experiment.aggregator.name}': use `aggregator: mean`"
         )
-    if experiment.has_library() and not experiment.aggregator.foreign:
+    if experiment.has_library and not experiment.aggregator.foreign:
         _check_library(experiment)
 
 

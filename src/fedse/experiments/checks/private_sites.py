@@ -20,7 +20,7 @@ def check_private_sites(experiment: ExperimentKeys) -> None:
         raise ValueError(
             f"{name} puts noise on adapters, and `promotion` chooses among them by scores without noise: leave it out"
         )
-    if experiment.has_library() or experiment.shares():
+    if experiment.has_library or experiment.shares:
         raise ValueError(
             f"{name} puts noise on the mean, and `mix: {experiment.mix.name}`, the curriculum or a probe sends sites what "
             "others told without noise: use others"

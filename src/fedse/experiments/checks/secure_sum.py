@@ -25,7 +25,7 @@ def check_secure_sum(experiment: ExperimentKeys) -> None:
             "`checks.governance` compares single updates, and `sending.secure_sum` shows their sum alone: leave one of "
             "them out"
         )
-    if experiment.has_library() or capability(experiment.mix, "needs_plain_mean"):
+    if experiment.has_library or capability(experiment.mix, "needs_plain_mean"):
         raise ValueError(
             f"`mix: {experiment.mix.name}` needs to know whose updates are in the broadcast adapter, and "
             "`sending.secure_sum` tells only how many: leave one of them out"
@@ -35,8 +35,8 @@ def check_secure_sum(experiment: ExperimentKeys) -> None:
             "a secure sum needs all sites that were asked, and `participation.quorum` closes rounds without some: "
             "leave it out"
         )
-    first = [name for name in experiment.holdings() if experiment.joins(name) == 1]
-    measuring = sum(name not in experiment.learners() for name in first)
+    first = [name for name in experiment.holdings if experiment.joins(name) == 1]
+    measuring = sum(name not in experiment.learners for name in first)
     adding = experiment.participation.asked(len(first)) - measuring
     if adding < options.least:
         raise ValueError(
