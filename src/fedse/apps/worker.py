@@ -10,7 +10,6 @@ from dataclasses import replace
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 
-from fedse.adapters.plan import plan_of
 from fedse.apps import asked
 from fedse.apps.budget import Account
 from fedse.apps.site_file import Site
@@ -65,7 +64,7 @@ class Worker:
             names=(site.name,),
             run=experiment.name,
             terms=site.terms,
-            plan=plan_of(components.aggregator),
+            plan=components.plan,
             tracker=Trackers([_Warnings(say)]),
             here=lambda: Household(components.model, components.policy, components.learner, [self._client]),
         )

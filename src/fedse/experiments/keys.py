@@ -128,6 +128,11 @@ class ExperimentKeys(PluginOptions):
         """Clients of the file that learn nothing."""
         return [name for name, options in self.clients.items() if not options.learns]
 
+    @property
+    def learning_clients(self) -> list[str]:
+        """Clients of the file that learn, so that their buffers begin with something."""
+        return [name for name, options in self.clients.items() if self.learning and options.learns]
+
     def start_of(self, client: str) -> Choice:
         """What the buffer of a client of the file begins with."""
         return self.clients[client].start or self.start
@@ -221,6 +226,11 @@ class ExperimentKeys(PluginOptions):
         """Those who hold worlds to learn from, and not only to measure in."""
         holders = self.holdings.items()
         return [name for name, held in holders if all(self.clients[origin.client].learns for origin in held.values())]
+
+    @property
+    def learners_asked(self) -> int:
+        """How many of them are asked in a round."""
+        return self.participation.asked(len(self.learners))
 
     def to_yaml(self) -> str:
         return to_yaml(self.model_dump(mode="json"))

@@ -15,7 +15,7 @@ def check_beginnings(experiment: ExperimentKeys) -> None:
             raise ValueError(f"client '{name}' has `learns: false` and begins with nothing: leave its `start` out")
     if experiment.exploring:
         return
-    learning = [name for name, options in experiment.clients.items() if options.learns]
+    learning = experiment.learning_clients
     empty = [name for name in learning if capability(experiment.start_of(name), "empty")]
     if empty == learning if experiment.pooled else empty:
         raise ValueError(
