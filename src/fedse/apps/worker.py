@@ -72,7 +72,7 @@ class Worker:
         self._expected = asked.Expected.of(
             components.model.initial_adapter(experiment.seed),
             frozenset(self._client.site.places),
-            experiment.shares,
+            frozenset(experiment.shares),
             site.options.budget.rank,
             experiment.has_library,
         )

@@ -183,14 +183,14 @@ def _server(experiment: Experiment, folder: RunFolder, engine: Engine, aggregato
         experiment.checks,
         experiment.limits,
         tracker,
-        experiment.participation,
-        experiment.seed,
-        experiment.shares,
-        {name: options.joins for name, options in experiment.clients.items()},
-        experiment.evaluation.mean_of_last,
-        experiment.has_library,
-        Summing(summing, frozenset(experiment.learners)) if summing else None,
-        experiment.promotion,
+        participation=experiment.participation,
+        seed=experiment.seed,
+        shares=frozenset(experiment.shares),
+        joins={name: options.joins for name, options in experiment.clients.items()},
+        mean_of_last=experiment.evaluation.mean_of_last,
+        library=experiment.has_library,
+        summing=Summing(summing, frozenset(experiment.learners)) if summing else None,
+        promotion=experiment.promotion,
     )
 
 

@@ -22,6 +22,7 @@ from fedse.federation.promotion import PromotionOptions
 from fedse.federation.server import LimitOptions
 from fedse.plugins import Choice, ChoiceOf, ClientSlot, FilePath, PluginOptions, capability, resolve
 from fedse.privacy.door import SendingOptions
+from fedse.privacy.names import METRICS
 from fedse.probes.evaluation import EvaluationOptions
 from fedse.storage.strict_yaml import to_yaml
 
@@ -182,10 +183,19 @@ class ExperimentKeys(PluginOptions):
         return self.in_process and not self.engine.options.get("processes")
 
     @property
-    def shares(self) -> frozenset[str]:
-        """Names under which plug-ins of clients tell each other numbers."""
+    def metrics(self) -> frozenset[str]:
+        """Names of what the learner measures of a lesson."""
+        return METRICS | frozenset(map(str, getattr(resolve("learner", self.learner.name), "metrics", ())))
+
+    @property
+    def shares(self) -> dict[str, frozenset[str]]:
+        """Names under which plug-ins of clients tell each other numbers, and the tensors of each."""
         telling = [resolve(choice.kind, choice.name) for choice in (*self.client_slots.values(), *self.probes)]
-        return frozenset(str(kind.shares) for kind in telling if hasattr(kind, "shares"))
+        return {
+            str(kind.shares): frozenset(map(str, getattr(kind, "gives", ())))
+            for kind in telling
+            if hasattr(kind, "shares")
+        }
 
     @property
     def in_process(self) -> bool:

@@ -66,14 +66,16 @@ class Surroundings:
     """A hash of the files that buffers begin with; None where nobody reads them any more."""
 
     @classmethod
-    def of(cls, experiment: Experiment, components: Components, begun: bool) -> Surroundings:
+    def of(cls, experiment: Experiment, components: Components | None, begun: bool) -> Surroundings:
         """As they are now. Where a run has `begun`, all its buffers have what they begin with."""
+        if components is None:
+            return cls()
         worlds, start = _world_versions(components), components.start
         if begun:
             return cls(worlds)
-        return cls(
-            worlds, start.fingerprint() if experiment.learning_clients and isinstance(start, DependsOnFiles) else ""
-        )
+        if experiment.learning_clients and isinstance(start, DependsOnFiles):
+            return cls(worlds, start.fingerprint())
+        return cls(worlds, "")
 
     def check_same(self, path: Path) -> None:
         """Raises `RunConflict` where the run in a folder was made in others."""

@@ -65,11 +65,12 @@ def _prepared(
     begun = bool(last_stored(folder.path))
     components = None if make_engine else build_components(experiment)
     warnings = [] if components is None else check_playing(experiment, components, begun)
-    surroundings = Surroundings() if components is None else Surroundings.of(experiment, components, begun)
+    surroundings = Surroundings.of(experiment, components, begun)
     surroundings.check_same(folder.path)
     told = [*trackers, *build_trackers(experiment.trackers, folder.path, at_sites=components is None)]
     beginning = Beginning(experiment, components, folder)
     beginning.check()
+    # What cannot work has been found out; from here on something is written.
     folder.begin(experiment.to_yaml(), experiment.digest(), surroundings.start or "", surroundings.worlds)
     warnings += restore(folder)
     if folder.manifest()["experiment"] != experiment.digest():
