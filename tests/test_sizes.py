@@ -86,6 +86,7 @@ def test_the_page_about_models_says_which_family_has_fast_paths(benchmarks: Any)
     }
 
 
+@pytest.mark.slow
 def test_what_a_step_reads_and_a_token_costs_is_as_by_hand(benchmarks: Any) -> None:
     from types import SimpleNamespace
 

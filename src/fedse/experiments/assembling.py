@@ -24,7 +24,7 @@ from fedse.experiments.secure_sums import make_keys
 from fedse.federation.exchange import Summing
 from fedse.federation.server import Server
 from fedse.federation.sites import Sites
-from fedse.plugins import build
+from fedse.plugins import build, capability
 from fedse.privacy.noise import KEY_FILE, NoiseKey
 from fedse.protocols import Closes, Engine, Tracker
 from fedse.runs.folder import RunFolder
@@ -166,9 +166,9 @@ def assemble(
 
 
 def _aggregator(experiment: Experiment, components: Components | None, folder: RunFolder) -> Any:
-    """One that puts noise on the mean has the run's secret."""
+    """One by which the server itself puts noise on the mean has the run's secret, and the number of sites."""
     aggregator = build("aggregator", experiment.aggregator) if components is None else components.aggregator
-    if experiment.has_noisy_mean:
+    if experiment.has_noisy_mean and not capability(experiment.aggregator, "noise_at_sites"):
         aggregator.key = NoiseKey(folder.path / KEY_FILE, nothing_left=not folder.last_round())
         aggregator.sites = experiment.learners_asked
     return aggregator

@@ -116,6 +116,8 @@ def _build_client(
     again = experiment.evaluation.after_learning
     ledger = folder / "ledger.jsonl"
     noisy = capability(experiment.learner, "draws_noise") and site.learns
+    sharing = member is not None and capability(experiment.aggregator, "noise_at_sites")
+    key = NoiseKey(folder / KEY_FILE, not ledger.exists()) if noisy or sharing else None
     once = AnsweredOnce(folder / ANSWERED) if noisy else None
     return Client(
         site=site,
@@ -127,7 +129,7 @@ def _build_client(
             buffer,
             Journal(folder / "episodes"),
             failures=capability(experiment.learner, "learns_from_failures"),
-            noise=NoiseKey(folder / KEY_FILE, not ledger.exists()) if noisy else None,
+            noise=key if noisy else None,
             own=site.notebook("learner") if capability(experiment.learner, "learns_from_own_adapter") else None,
             attempts=capability(experiment.learner, "learns_from_attempts"),
         ),
@@ -135,7 +137,9 @@ def _build_client(
             EVALUATION: evaluation,
             **{label: build("probe", choice, site) for label, choice in experiment.labelled_probes.items()},
         },
-        door=Door(ledger, experiment.sending, names, member, once),
+        door=Door(
+            ledger, experiment.sending, names, member, once, components.aggregator.share(key) if sharing else None
+        ),
         after_learning=AfterLearning(evaluation, again) if again else None,
         learned_by_world=experiment.evaluation.learned_by_world and len(origins) > 1,
         **{slot: build(choice.kind, choice, site) for slot, choice in experiment.client_slots.items()},

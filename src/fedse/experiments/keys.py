@@ -204,7 +204,7 @@ class ExperimentKeys(PluginOptions):
 
     @property
     def has_noisy_mean(self) -> bool:
-        """Whether the server puts noise on what it makes of all updates."""
+        """Whether there is noise on the mean of sites, the server's or their own."""
         shares = self.learning and self.sharing == "all"
         return shares and not self.aggregator.foreign and capability(self.aggregator, "draws_noise")
 

@@ -56,6 +56,12 @@ class NoiseKey:
             about.update(digest)
         return about.digest()
 
+    def of_share(self, round: int, task: str, change: bytes) -> bytes:
+        """A secret for a site's part of the noise on a sum, and for no other change or task."""
+        about = hmac.new(self._key, repr(("share", round, task)).encode(), hashlib.sha256)
+        about.update(hashlib.sha256(change).digest())
+        return about.digest()
+
     @classmethod
     def passing(cls) -> NoiseKey:
         """One that is never stored."""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from fedse.experiments.keys import ExperimentKeys
-from fedse.plugins import build
+from fedse.plugins import build, capability
+from fedse.privacy.noise import NoiseKey
+
+SPREADS = 9.0
+"""Of the noise on a value: further off there is none in billions of years."""
 
 
 def check_private_sites(experiment: ExperimentKeys) -> None:
@@ -11,7 +15,9 @@ def check_private_sites(experiment: ExperimentKeys) -> None:
     if not experiment.has_noisy_mean:
         return
     name = f"`aggregator: {experiment.aggregator.name}`"
-    if experiment.checks.max_ratio is not None or experiment.checks.governance is not None:
+    if capability(experiment.aggregator, "noise_at_sites"):
+        _check_shares(experiment, name)
+    elif experiment.checks.max_ratio is not None or experiment.checks.governance is not None:
         raise ValueError(
             f"with {name} a site must not decide whether another counts, and it cuts every change by itself: set "
             "`checks.max_ratio` to null, and leave `checks.governance` out"
@@ -33,4 +39,26 @@ def check_private_sites(experiment: ExperimentKeys) -> None:
         raise ValueError(
             f"aggregator.epsilon: {experiment.rounds} rounds spend epsilon = {spent:.2f}, and {budget:g} may be spent: "
             f"raise `noise_multiplier` to {made.enough_noise(experiment.rounds, budget):g}, or have fewer rounds"
+        )
+
+
+def _check_shares(experiment: ExperimentKeys, name: str) -> None:
+    """Refuse parts of the noise that would be seen singly, or that a sum does not hold. Raises `ValueError`."""
+    summing = experiment.sending.secure_sum
+    if summing is None:
+        raise ValueError(
+            f"with {name} each site adds a part of the noise, which hides its update in a sum alone: add `sending: "
+            "{secure_sum: {}}`, or use `dp_fedavg`, which trusts the server"
+        )
+    made = build("aggregator", experiment.aggregator)
+    if made.options.colluding >= summing.least:
+        raise ValueError(
+            f"with {name} {made.options.colluding} sites may work together (`aggregator.colluding`), and a sum may have "
+            f"{summing.least} (`sending.secure_sum.least`): have more in a sum, or allow fewer"
+        )
+    most = made.options.clip + SPREADS * made.share(NoiseKey.passing()).spread(summing.least)
+    if most > summing.largest:
+        raise ValueError(
+            f"`sending.secure_sum.largest` is {summing.largest:g}, and with {name} a value may change by {most:.3g}, its "
+            "noise included: choose a larger one, or less noise"
         )
