@@ -16,8 +16,9 @@ learning  the learner and peft with the Trainer (as in `learning.py`) on the sam
 static    transformers' own step with its static cache, recorded as a CUDA graph (`static_step.py`): `generate` would
           compile it, which takes minutes for each shape
 
-The last table is arithmetic: the tokens that a recorded run of the paper's protocol played and learned (`PROTOCOL`),
-divided by these speeds. It leaves out what worlds and the host cost.
+The last table is arithmetic: the tokens that a recorded run of the paper's protocol played and learned
+(`protocol_tokens.py`), divided by these speeds. It leaves out what worlds and the host cost; `replayed_round.py` measures
+whole rounds.
 """
 
 from __future__ import annotations
@@ -32,14 +33,11 @@ from pathlib import Path
 from typing import Any
 
 from one_size import FOUND, add_options
+from protocol_tokens import PROTOCOL
 from shapes import SHAPES
 from speed import Rows, markdown
 
 HERE = Path(__file__).parent
-PROTOCOL = {"prefilled": 2_230_000, "sampled": 1_570_000, "learned": 28_500_000, "learned_6284": 119_000_000}
-"""Tokens of twenty rounds with five sites and 64 explored tasks each. Played: SmolLM2-135M with 200 demonstrations per site
-(docs/results/sharing_seeds.json, seed 1: 349 prefilled and 246 sampled per episode in rounds 3 to 19), learned in the same
-run, and in one with 6,284 demonstrations in all (docs/performance.md)."""
 
 
 class Waiting:

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-
-
-@pytest.fixture
-def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    known = set(sys.modules)
-    monkeypatch.syspath_prepend(BENCHMARKS)
-
-    def module(name: str) -> ModuleType:
-        return importlib.import_module(name)
-
-    yield module
-    for name in set(sys.modules) - known:
-        if (BENCHMARKS / f"{name}.py").exists():
-            del sys.modules[name]
+PAGE = Path(__file__).parents[1] / "docs/models.md"
 
 
 def test_a_shape_has_as_many_parameters_as_its_model(benchmarks: Any) -> None:
@@ -73,12 +56,7 @@ def test_the_page_about_models_says_which_family_has_fast_paths(benchmarks: Any)
         if PackedLlama.suits(adapted):
             fast.add(name)
     assert fast == FAST
-    page = (
-        (BENCHMARKS.parent / "docs/models.md")
-        .read_text()
-        .partition("### Which networks are fast")[2]
-        .partition("\n## ")[0]
-    )
+    page = PAGE.read_text().partition("### Which networks are fast")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([^|]+) \| (yes|no) \|", page, re.MULTILINE)
     told = {name: answer == "yes" for names, answer in rows for name in names.strip().split(", ")}
     assert {name: told[name] for name in benchmarks("shapes").SHAPES} == {

@@ -65,9 +65,9 @@ def test_hub_and_site_agree_on_every_key_that_is_not_said_to_be_the_servers(tabl
         {"buffer": {"max_trajectories": 7}},
         {"seed": 1},
     ):
-        assert table_experiment(**changes).terms() != plain.terms(), changes
+        assert table_experiment(**changes).terms != plain.terms, changes
     for changes in ({"limits": {"max_error_share": 0.5}}, {"checks": {"max_norm": 3.0}}, {"rounds": 9}):
-        assert table_experiment(**changes).terms() == plain.terms(), changes
+        assert table_experiment(**changes).terms == plain.terms, changes
     assert Experiment.server_only < Experiment.model_fields.keys()
 
 
@@ -131,7 +131,7 @@ def test_probes_have_names_of_their_own(table_experiment: Make) -> None:
     class Local(Evaluation):
         pass
 
-    assert list(table_experiment(probes=[Local, Local]).labelled_probes()) == ["Local", "Local_2"]
+    assert list(table_experiment(probes=[Local, Local]).labelled_probes) == ["Local", "Local_2"]
 
 
 def test_installed_packages_add_plug_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,8 @@ from fedse.errors import BadInput, MissingExtra
 from fedse.storage import atomic
 from fedse.types import Trajectory
 
+KEY_FILE = "noise.key"
+"""In the folder of a site, or of a server's run."""
 _BYTES = 32
 Normals = npt.NDArray[np.float64]
 

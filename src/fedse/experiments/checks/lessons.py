@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fedse.adapters.plan import plan_of
+from fedse.experiments.keys import ExperimentKeys
 from fedse.plugins import build, capability
 
-if TYPE_CHECKING:
-    from fedse.experiments.options import Experiment
 
-
-def check_lessons(experiment: Experiment) -> None:
+def check_lessons(experiment: ExperimentKeys) -> None:
     """Refuse lessons that would have no effect or fail in a later round. Raises `ValueError`."""
     if not experiment.learning:
         return
