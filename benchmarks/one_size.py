@@ -240,6 +240,8 @@ def static(model: Any, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if window_of(model):
         return  # transformers' static cache keeps no more than the window there, and wants masks of its own.
     talks = conversations(given.slots, given.context - given.reply_tokens // 2)
+    empty(model)
+    peak(model)  # What came before is not counted.
     seconds = static_step(model, talks, given.reply_tokens)
     yield {"static_sampled_per_second": round(given.slots / seconds), "static_gib": peak(model)}
 

@@ -1,4 +1,4 @@
-"""The strongest step that transformers' own forward pass allows: its static cache, recorded as a CUDA graph.
+"""A step of transformers' own forward pass with its static cache and the merged adapter, recorded as a CUDA graph.
 
 `generate` compiles such a step by itself, which takes minutes at these sizes (`rollouts_gpu.py --ways static` waits for it).
 Recording takes a second and spares the same launches; it does not fuse what lies between the matrix products. The adapter

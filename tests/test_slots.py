@@ -157,14 +157,21 @@ def test_results_can_be_looked_at_without_the_classes_that_made_them(
     table_experiment: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "lost_plugin.py").write_text(
-        "from fedse.curricula.uniform import Uniform\nfrom fedse.worlds.maze import Maze\n\n"
-        "class Lost(Uniform):\n    pass\n\nclass LostMaze(Maze):\n    pass\n"
+        "from fedse.aggregators.mean import Mean\nfrom fedse.curricula.uniform import Uniform\n"
+        "from fedse.worlds.maze import Maze\n\n"
+        "class Lost(Uniform):\n    pass\n\nclass LostMaze(Maze):\n    pass\n\nclass LostMean(Mean):\n    pass\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     site = {"worlds": [{"name": "lost_plugin:LostMaze", "mode": "original"}]}
     runs = [
         fedse.run(
-            table_experiment(name=f"s{seed}", seed=seed, clients={"a": site, "b": site}, curriculum="lost_plugin:Lost"),
+            table_experiment(
+                name=f"s{seed}",
+                seed=seed,
+                clients={"a": site, "b": site},
+                curriculum="lost_plugin:Lost",
+                aggregator="lost_plugin:LostMean",
+            ),
             tmp_path,
         ).folder
         for seed in (0, 1)

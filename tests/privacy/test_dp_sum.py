@@ -108,12 +108,22 @@ def test_cuts_alone_are_exact(tmp_path: Path) -> None:
 
 
 def test_what_is_told_beside_the_sum_does_not_know_the_change_without_noise(tmp_path: Path) -> None:
-    """Rounding is told as a share of the change: of the one without noise it would tell the length."""
-    told = [
-        released(doors(tmp_path / str(length), clip=1.0), [update(0, length)] * 5)[0].metrics["rounding"]
-        for length in (1e-3, 1.0)
+    """Rounding as a share of a change would tell how long it is, also of one with a part of the noise on it."""
+    told = released(doors(tmp_path, clip=1.0), [update(0, 1.0)] * 5)
+    assert all(not one.metrics and one.vector is None for one in told)
+
+
+def test_no_broadcast_rounds_the_noise_away(tmp_path: Path) -> None:
+    """The hub chooses it, and a site takes values up to a million: in float32 a step there is a sixteenth."""
+    broadcast = np.full(SIZE, 999_424, dtype=np.float32)
+    task = RoundTask(1, "train", broadcast, LAYOUT, {}, participants=NAMES)
+    made = [
+        door.release(ClientUpdate(name, 1, None, LAYOUT, {}, {}), broadcast, task)
+        for name, door in doors(tmp_path, clip=0.01).items()
     ]
-    assert told[0] == pytest.approx(told[1], rel=0.1)
+    arrays = [one.encoded.array for one in made if one.encoded is not None]
+    total = sum(arrays[1:], arrays[0].copy())[:-1].view(np.int32) / FixedPoint(32, 8.0, len(NAMES)).scale
+    assert normal(total, 0.01 * np.sqrt(5 / 4))
 
 
 @pytest.mark.parametrize("colluding", [0, 1, 3])
@@ -203,6 +213,7 @@ def test_twelve_sites_learn_what_they_would_without_noise_and_noise_of_the_state
         ({"sending": {}}, r"hides its update in a sum alone: add `sending: \{secure_sum: \{\}\}`"),
         ({"aggregator": {"name": "dp_sum", "colluding": 3}}, "have more in a sum, or allow fewer"),
         ({"aggregator": {"name": "dp_sum", "clip": 5.0}}, "a value may change by 36.8, its noise included"),
+        ({"evaluation": {"tasks": 1, "after_learning": 1}}, "they tell what a single site learned"),
         ({"promotion": {"drop": 0.1}, "evaluation": {"tasks": 1}}, "chooses among them by scores without noise"),
         ({"aggregator": {"name": "dp_sum", "clip": 0.5, "epsilon": 1}}, "2 rounds spend epsilon = "),
     ],

@@ -91,9 +91,7 @@ class Door:
         if self.once is not None and update.vector is not None:
             update = replace(update, vector=self.once.first(update.vector, task))
         if self.member is not None and task.kind == "train":
-            if self.share is not None:
-                update = replace(update, vector=self.share.hidden(update.vector, broadcast, task))
-            update = _masked(update, broadcast, task, self.member)
+            update = _masked(update, broadcast, task, self.member, self.share)
         elif update.vector is not None:
             encoded = encode(update.vector, broadcast, self.options.precision)
             arrives = decode(encoded, broadcast)
@@ -134,11 +132,15 @@ class Door:
                 os.fsync(file.fileno())
 
 
-def _masked(update: ClientUpdate, broadcast: Vector, task: RoundTask, member: SumMember) -> ClientUpdate:
+def _masked(
+    update: ClientUpdate, broadcast: Vector, task: RoundTask, member: SumMember, share: NoiseShare | None
+) -> ClientUpdate:
     """Every member adds something to the sum, if only zeros: without its masks nobody could open it."""
-    hidden = Encoded("sum32" if member.options.bits == 32 else "sum64", member.masked(update.vector, broadcast, task))
+    vector = update.vector if share is None else share.hidden(update.vector, broadcast, task)
+    hidden = Encoded("sum32" if member.options.bits == 32 else "sum64", member.masked(vector, broadcast, task))
     metrics = dict(update.metrics)
-    if update.vector is not None:
+    # As a share of a change with a part of the noise on it, rounding would tell how long that one is.
+    if share is None and update.vector is not None:
         arrives = member.options.fixed_point(len(task.participants)).arrives(update.vector, broadcast)
         metrics["rounding"] = loss(update.vector, arrives, broadcast)
     return replace(update, vector=None, encoded=hidden, metrics=metrics)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from fedse.errors import SumRefused
 from fedse.privacy.last_answer import asked_for
@@ -47,8 +48,11 @@ class NoiseShare:
                 "this site: nothing was done."
             )
 
-    def hidden(self, vector: Vector | None, broadcast: Vector, task: RoundTask) -> Vector:
-        """The adapter with its change cut and noise on it; noise alone from a site that learned nothing."""
+    def hidden(self, vector: Vector | None, broadcast: Vector, task: RoundTask) -> npt.NDArray[np.float64]:
+        """The adapter with its change cut and noise on it; noise alone from a site that learned nothing.
+
+        In float64: beside a large value of the broadcast adapter, which the hub chooses, float32 would round noise away.
+        """
         start = broadcast.astype(np.float64)
         change = np.zeros_like(start) if vector is None else vector.astype(np.float64) - start
         # One that is not finite must not show as such in the sum.
@@ -57,4 +61,4 @@ class NoiseShare:
         secret = self.key.of_share(task.round, asked_for(task), change.tobytes())
         noise = SecretRandom(secret).normal(change.size) * self.spread(len(task.participants))
         cut = change * min(1.0, self.clip / norm) if norm else change
-        return np.asarray(start + cut + noise, dtype=np.float32)
+        return np.asarray(start + cut + noise)
