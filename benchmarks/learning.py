@@ -142,6 +142,8 @@ class Way:
         self.adapters: dict[str, Adapter] = {}
         self.losses: dict[str, float] = {}
         self.training_seconds: list[float] = []
+        self.shared = 0.0
+        """Of all tokens, those of an opening that was computed with another trajectory."""
 
     def repeat(self) -> None:
         self.learner = self.learner or self.make()
@@ -154,6 +156,7 @@ class Way:
             taken[" ".join(clients)] = time.perf_counter() - begun
             for client, (adapter, metrics) in zip(clients, learned, strict=True):
                 self.adapters[client], self.losses[client] = adapter, round(metrics["loss"], 5)
+                self.shared = metrics.get("shared_share", 0.0)
                 if "training_seconds" in metrics:
                     self.training_seconds.append(metrics["training_seconds"])
         self.seconds.append(taken)
@@ -238,18 +241,25 @@ def needed_operations(model: Any, rounds: dict[str, list[Trajectory]]) -> float:
     """
     base = model.network.get_base_model()
     config = base.config
-    trained = sum(parameter.numel() for parameter in model.network.parameters() if parameter.requires_grad)
-    frozen = sum(parameter.numel() for parameter in base.model.layers.parameters()) - trained
     head = base.lm_head.weight.numel()
     attention = config.num_hidden_layers * config.num_attention_heads * base.model.layers[0].self_attn.head_dim
+    dense = dense_operations(model)
     total = 0.0
     for items in rounds.values():
         for item in items:
             length = min(len(item.token_ids), model.context)
             # Two products forward and four back, each over half of all pairs.
-            total += length * (4 * frozen + 6 * trained) + 6 * attention * length**2
+            total += length * dense + 6 * attention * length**2
             total += 4 * head * sum(item.train_mask[:length])
     return total
+
+
+def dense_operations(model: Any) -> float:
+    """Of a token in all layers, without attention: the base forward and back to its inputs, LoRA three times."""
+    named = list(model.network.get_base_model().model.layers.named_parameters())
+    trained = sum(parameter.numel() for name, parameter in named if ".lora_" in name)
+    frozen = sum(parameter.numel() for name, parameter in named if ".lora_" not in name)
+    return float(4 * frozen + 6 * trained)
 
 
 def likeness(one: Adapter, other: Adapter, start: Adapter) -> float:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -178,3 +180,18 @@ def factored(table_experiment: Callable[..., Experiment]) -> Callable[..., Exper
         return table_experiment(**{**content, **changes})
 
     return make
+
+
+@pytest.fixture
+def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """Imports a file of `benchmarks/` by its name; afterwards it is forgotten."""
+    folder, known = Path(__file__).parents[1] / "benchmarks", set(sys.modules)
+    monkeypatch.syspath_prepend(folder)
+
+    def module(name: str) -> ModuleType:
+        return importlib.import_module(name)
+
+    yield module
+    for name in set(sys.modules) - known:
+        if (folder / f"{name}.py").exists():
+            del sys.modules[name]

@@ -165,12 +165,8 @@ def test_importing_fedse_loads_neither_torch_nor_the_machinery() -> None:
 
 
 def needed(path: Path) -> set[str]:
-    """Modules of fedse that one imports, at its top or inside functions; not what types alone need."""
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            node.body = []
-    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    """Modules of fedse that one imports, at its top, inside functions or for types alone."""
+    froms = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
     return {f"{node.module}.{alias.name}" for node in froms for alias in node.names} | {str(n.module) for n in froms}
 
 

@@ -65,9 +65,9 @@ def test_hub_and_site_agree_on_every_key_that_is_not_said_to_be_the_servers(tabl
         {"buffer": {"max_trajectories": 7}},
         {"seed": 1},
     ):
-        assert table_experiment(**changes).terms() != plain.terms(), changes
+        assert table_experiment(**changes).terms != plain.terms, changes
     for changes in ({"limits": {"max_error_share": 0.5}}, {"checks": {"max_norm": 3.0}}, {"rounds": 9}):
-        assert table_experiment(**changes).terms() == plain.terms(), changes
+        assert table_experiment(**changes).terms == plain.terms, changes
     assert Experiment.server_only < Experiment.model_fields.keys()
 
 
@@ -131,7 +131,7 @@ def test_probes_have_names_of_their_own(table_experiment: Make) -> None:
     class Local(Evaluation):
         pass
 
-    assert list(table_experiment(probes=[Local, Local]).labelled_probes()) == ["Local", "Local_2"]
+    assert list(table_experiment(probes=[Local, Local]).labelled_probes) == ["Local", "Local_2"]
 
 
 def test_installed_packages_add_plug_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,14 +157,21 @@ def test_results_can_be_looked_at_without_the_classes_that_made_them(
     table_experiment: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "lost_plugin.py").write_text(
-        "from fedse.curricula.uniform import Uniform\nfrom fedse.worlds.maze import Maze\n\n"
-        "class Lost(Uniform):\n    pass\n\nclass LostMaze(Maze):\n    pass\n"
+        "from fedse.aggregators.mean import Mean\nfrom fedse.curricula.uniform import Uniform\n"
+        "from fedse.worlds.maze import Maze\n\n"
+        "class Lost(Uniform):\n    pass\n\nclass LostMaze(Maze):\n    pass\n\nclass LostMean(Mean):\n    pass\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     site = {"worlds": [{"name": "lost_plugin:LostMaze", "mode": "original"}]}
     runs = [
         fedse.run(
-            table_experiment(name=f"s{seed}", seed=seed, clients={"a": site, "b": site}, curriculum="lost_plugin:Lost"),
+            table_experiment(
+                name=f"s{seed}",
+                seed=seed,
+                clients={"a": site, "b": site},
+                curriculum="lost_plugin:Lost",
+                aggregator="lost_plugin:LostMean",
+            ),
             tmp_path,
         ).folder
         for seed in (0, 1)

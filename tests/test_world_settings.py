@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import fedse
-from fedse.experiments.made_for import not_made_for
 from fedse.experiments.options import Experiment, load_experiment
+from fedse.experiments.world_settings import not_made_for
 from fedse.models.card import ModelCard, WorldSettings
 from fedse.models.nano import WORLDS
 from fedse.models.table import Table

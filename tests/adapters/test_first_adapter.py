@@ -118,7 +118,7 @@ def test_a_hub_reads_it_and_sites_do_without(table_experiment: Make, earlier: Pa
         assert federation.initial_adapter().digest() == read_adapter(earlier).digest()
     elsewhere = table_experiment(start_adapter="not/on/this/machine")
     assert build_clients(elsewhere, build_components(elsewhere), RunFolder(tmp_path / "site"), "east")[0].name == "east"
-    assert elsewhere.terms() == asked.terms()
+    assert elsewhere.terms == asked.terms
     with pytest.raises(BadInput, match="not/on/this/machine holds no adapter"):
         prepare(elsewhere, tmp_path / "other", make_engine=lambda sites: NobodyHere())  # type: ignore[arg-type,return-value]
     assert not (tmp_path / "other").exists()

@@ -148,7 +148,7 @@ def test_a_hub_whose_experiment_became_another_is_refused_before_any_work(
     """The site has its own copy, and terms are a digest of everything that its work depends on."""
     loaded = load_site(site(tmp_path))
     (tmp_path / "hub.yaml").write_text(EXPERIMENT.replace(*other))
-    terms = load_for_hub(tmp_path / "hub.yaml").terms()
+    terms = load_for_hub(tmp_path / "hub.yaml").terms
     said: list[str] = []
     answer = Worker(loaded, said.append).answer(pack_task(TASK, "east", "small", terms))
     assert answer.header["failure"] == "OtherTerms"

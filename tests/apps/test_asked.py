@@ -443,7 +443,7 @@ def test_worlds_of_others_need_not_be_known_here_nor_those_of_a_site_at_the_hub(
     file.write_text(SHARED.replace("WEST", others))
     asked = Asked(kit, "worlds: [{name: maze, mode: original, turn_limit: 9}]\n")
     assert asked.refused() == "" and asked.rounds()[1] == 4
-    assert load_for_hub(file).terms() == asked.site.terms
+    assert load_for_hub(file).terms == asked.site.terms
     assert [part.options["turn_limit"] for part in asked.site.experiment.clients["east"].worlds] == [9]
 
 

@@ -233,9 +233,9 @@ def test_the_hub_needs_no_world_and_agrees_with_its_sites(kit: Path, tmp_path: P
     with pytest.raises(BadInput, match="on the machines of its sites"):
         build_components(hub)
     assert set(hub.clients) == {"east", "west"} and "not_installed_here" not in hub.to_yaml()
-    assert hub.terms() == load_site(kit / "site.yaml").terms == load_experiment(kit / "experiment.yaml").terms()
+    assert hub.terms == load_site(kit / "site.yaml").terms == load_experiment(kit / "experiment.yaml").terms
     file.write_text(private.replace("tasks: 2", "tasks: 3"))
-    assert load_for_hub(file).terms() != hub.terms()
+    assert load_for_hub(file).terms != hub.terms
 
 
 def test_hub_and_site_keep_who_only_measures_and_may_differ_in_what_changes_no_result(kit: Path) -> None:
@@ -246,9 +246,9 @@ def test_hub_and_site_keep_who_only_measures_and_may_differ_in_what_changes_no_r
     site = load_site(kit / "site.yaml").experiment.clients["east"]
     assert not site.learns and site.training == TrainingPart(part=1, of=2)
     operational = ["rounds=7", "participation.deadline_minutes=3", "sending.max_megabytes=1", "engine.processes=2"]
-    assert load_for_hub(file, operational).terms() == load_for_hub(file).terms()
+    assert load_for_hub(file, operational).terms == load_for_hub(file).terms
     for setting in ("sending.precision=int8", "aggregator=median", "exploring=false", "seed=1"):
-        assert load_for_hub(file, [setting]).terms() != load_for_hub(file).terms()
+        assert load_for_hub(file, [setting]).terms != load_for_hub(file).terms
 
 
 @pytest.mark.parametrize(("method", "switch"), [("local_se", "sharing: none"), ("centralized_se", "pooled: true")])

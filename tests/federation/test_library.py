@@ -181,7 +181,7 @@ def test_what_cannot_have_a_library_is_refused(
 ) -> None:
     with pytest.raises(BadInput, match=told):
         factored(**NEIGHBOUR, **setting)
-    assert factored(**NEIGHBOUR, aggregator={"name": "tsv_merge", "rank": 0}).has_library()
+    assert factored(**NEIGHBOUR, aggregator={"name": "tsv_merge", "rank": 0}).has_library
 
 
 def test_an_aggregator_that_adds_ranks_unannounced_is_stopped(

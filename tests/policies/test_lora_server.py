@@ -20,6 +20,8 @@ from fedse.protocols import Reply
 from fedse.servers.asking import Asking, Conversation
 from fedse.types import Adapter, Sampling
 
+pytest.importorskip("openai")
+
 SERVERS = [("vllm", "/v1"), ("sglang", "")]
 
 

@@ -52,7 +52,7 @@ def test_it_writes_where_it_is_told_and_is_no_part_of_the_experiment(table_exper
     plain = table_experiment(rounds=1)
     fedse.run(plain, tmp_path / "runs")
     told = table_experiment(rounds=2, trackers=[{"name": "tensorboard", "folder": str(tmp_path / "board")}])
-    assert told.model_copy(update={"rounds": 1}).identity() == plain.identity() and told.terms() == plain.terms()
+    assert told.model_copy(update={"rounds": 1}).identity() == plain.identity() and told.terms == plain.terms
     fedse.run(told, tmp_path / "runs")
     assert scalars(tmp_path / "board/table")["round/seconds"].keys() == {2}
     assert not (tmp_path / "runs/table/tensorboard").exists()

@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from fedse.adapters.packing import pack
 from fedse.adapters.plan import TensorPlan
+from fedse.aggregators.noisy_mean import NoisyMeanOptions, drowned
 from fedse.aggregators.rule import Result, Rule
-from fedse.plugins import PluginOptions
 from fedse.privacy.accountant import enough_noise, epsilon
 from fedse.privacy.noise import NoiseKey, SecretRandom
 from fedse.protocols import StoredUpdate
@@ -34,23 +34,11 @@ _PASSING = NoiseKey.passing()
 """For means outside of runs, which nobody repeats after a crash."""
 
 
-class DpFedAvgOptions(PluginOptions):
-    """Noise and its price."""
+class DpFedAvgOptions(NoisyMeanOptions):
+    """Noise and its price, and how many sites count."""
 
-    clip: float = Field(default=1.0, gt=0)
-    """Largest norm of a site's change; a longer one is cut."""
-    noise_multiplier: float = Field(default=1.0, gt=0)
-    """Noise on the sum in units of `clip`, the most that one site adds to it."""
     sampling_rate: float = Field(default=1.0, gt=0, le=1)
     """Chance of each site's update to count in a round, drawn in secret by the server. The others have learned in vain."""
-    delta: float = Field(default=1e-5, gt=0, lt=1)
-    """Chance that is left to a loss of privacy beyond epsilon: less than one divided by the number of sites."""
-    epsilon: float | None = Field(default=None, gt=0)
-    """The most that may be spent: a file with more rounds is refused. null is no bound."""
-    factors: Literal["both", "B"] = "both"
-    """Which factors of LoRA clients train and send: with B alone half the values get noise, and no noise is multiplied."""
-    simulation: bool = False
-    """This simulates a study: run also where the noise drowns the mean."""
 
 
 class DpFedAvg(Rule):
@@ -97,16 +85,6 @@ class DpFedAvg(Rule):
 
     def drowned(self, sites: int, values: int) -> str:
         """Why the noise leaves nothing of a mean of so many values, with the numbers; nothing where it leaves something."""
-        told, counted = self.options, self.expected(sites)
-        on_each = told.noise_multiplier * told.clip / counted
-        length = math.sqrt(values) * on_each
-        if length <= told.clip:
-            return ""
+        told = self.options
         enough = math.ceil(math.sqrt(values) * told.noise_multiplier / told.sampling_rate)
-        return (
-            f"{counted:g} sites that count in a round, a clip of {told.clip:g} and a noise multiplier of "
-            f"{told.noise_multiplier:g} put noise of {on_each:.3g} on each of {values:,} values of the mean change, which "
-            f"is a length of {length:.3g}; the mean change itself has a length of {told.clip:g} at most, and of about "
-            f"{told.clip / math.sqrt(counted):.3g} where sites do not agree: have {enough:,} sites or more, fewer values or "
-            "less noise, or say with `aggregator.simulation: true` that this is a study"
-        )
+        return drowned(told, self.expected(sites), told.noise_multiplier * told.clip, values, enough)

@@ -15,7 +15,6 @@ from fedse.apps.site_sums import SiteSumOptions, check_masked
 from fedse.errors import BadInput
 from fedse.experiments.client_options import ClientOptions
 from fedse.experiments.file import explain
-from fedse.experiments.known_before import expected_of
 from fedse.experiments.options import Experiment
 from fedse.experiments.world_settings import for_worlds, made_for
 from fedse.plugins import Choice, ChoiceOf, FilePath, PluginOptions, build
@@ -138,12 +137,12 @@ def load_site(path: Path) -> Site:
         least = min(options.max_megabytes, own.sending.max_megabytes or options.max_megabytes)
         update["sending"] = own.sending.model_copy(update={"max_megabytes": least})
     told = told_worlds_of(options.experiment).get(options.name, ())
-    return Site(options, own.model_copy(update=update), common.terms(), told)
+    return Site(options, own.model_copy(update=update), common.terms, told)
 
 
 def _check_leaves(path: Path, leaves: LeavingOptions, experiment: Experiment) -> None:
     """A metric must be one that there is; and an update without what its aggregator weighs by would always be refused."""
-    known = expected_of(experiment).metrics
+    known = experiment.metrics
     for name in leaves.metrics or ():
         if name not in known:
             raise BadInput(

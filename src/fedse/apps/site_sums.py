@@ -52,7 +52,7 @@ def own_member(name: str, options: SiteSumOptions | None) -> Callable[[Experimen
         del run  # What was answered belongs to the key, and lies beside it.
         check_keys(options, experiment)
         agreed = experiment.sending.secure_sum
-        if options is None or agreed is None or client not in experiment.learners():
+        if options is None or agreed is None or client not in experiment.learners:
             return None
         # Who only reads a site's file, as the page does, needs no library behind the keys.
         from fedse.privacy.sum_keys import public_text, read_key, read_public

@@ -10,7 +10,6 @@ from dataclasses import replace
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 
-from fedse.adapters.plan import plan_of
 from fedse.apps import asked
 from fedse.apps.budget import Account
 from fedse.apps.site_file import Site
@@ -65,7 +64,7 @@ class Worker:
             names=(site.name,),
             run=experiment.name,
             terms=site.terms,
-            plan=plan_of(components.aggregator),
+            plan=components.plan,
             tracker=Trackers([_Warnings(say)]),
             here=lambda: Household(components.model, components.policy, components.learner, [self._client]),
         )
@@ -73,11 +72,11 @@ class Worker:
         self._expected = asked.Expected.of(
             components.model.initial_adapter(experiment.seed),
             frozenset(self._client.site.places),
-            experiment.shares(),
+            frozenset(experiment.shares),
             site.options.budget.rank,
-            experiment.has_library(),
+            experiment.has_library,
         )
-        if experiment.has_library():
+        if experiment.has_library:
             say(f"{OTHERS_SEE} (`mix: {experiment.mix.name}`)")
         self._account = Account(self._own / "asked.json", self._client.experience.buffer.path, site.options.budget)
         key = site.options.hub_key

@@ -40,7 +40,7 @@ def without(runs: Sequence[Path], client: str, like: Adapter) -> list[Without]:
 
 def _without(run: Path, client: str, like: Adapter) -> Without:
     view = RunView.existing(run)
-    if client in experiment_of(view.path).learners():
+    if client in experiment_of(view.path).learners:
         raise BadInput(
             f"--without {run}: client '{client}' learns in it: set `clients.{client}.learns=false`, or leave it out there."
         )

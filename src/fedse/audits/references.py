@@ -51,7 +51,7 @@ def _reference(run: Path, audited: Experiment, client: str, number: int) -> Refe
 
 
 def _worlds(experiment: Experiment, client: str) -> list[object]:
-    return [experiment.clients[origin.client].worlds for origin in experiment.holdings().get(client, {}).values()]
+    return [experiment.clients[origin.client].worlds for origin in experiment.holdings.get(client, {}).values()]
 
 
 def remembered(clients: Path, but: str = "") -> frozenset[Ids]:

@@ -64,7 +64,7 @@ def audit(
             f"the clients of {run} worked in other processes: the audit fits their adapters again in one, and needs "
             "`engine: local`."
         )
-    if client and client not in (names := experiment.learners()):
+    if client and client not in (names := experiment.learners):
         raise BadInput(f"--client {client}: {nearest(client, names)}Clients that learn: {', '.join(names)}.")
     if number is not None:
         view.digest_of(number)
@@ -72,7 +72,7 @@ def audit(
         check_auditable(federation)
         chosen = number or federation.run.last_round() or 0
         # A run of an older fedse has not noted who contributed.
-        asked = [client] if client else federation.server.load(chosen).contributed or experiment.learners()
+        asked = [client] if client else federation.server.load(chosen).contributed or experiment.learners
         clients = [item for item in federation.clients if item.name in asked]
         if projection:
             found = [projection_curve(federation, item, chosen) for item in clients]

@@ -9,26 +9,23 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from fedse.adapters.first import first_adapter
 from fedse.adapters.plan import plan_of
 from fedse.clients.client import Client
 from fedse.engines.local import LocalEngine
 from fedse.errors import Stopped
 from fedse.evaluation.curves import curves, macro
 from fedse.evaluation.plot import draw_run
-from fedse.experiments.building import build_clients, build_components
-from fedse.experiments.components import (
-    Components,
-    shared_players,
-)
+from fedse.experiments.beginning import Beginning
+from fedse.experiments.building import build_components, build_household
+from fedse.experiments.components import Components, shared_players
 from fedse.experiments.known_before import expected_of
 from fedse.experiments.options import Experiment
-from fedse.experiments.private_sites import settle
 from fedse.experiments.secure_sums import make_keys
 from fedse.federation.exchange import Summing
 from fedse.federation.server import Server
-from fedse.federation.sites import Household, Sites
-from fedse.plugins import build
+from fedse.federation.sites import Sites
+from fedse.plugins import build, capability
+from fedse.privacy.noise import KEY_FILE, NoiseKey
 from fedse.protocols import Closes, Engine, Tracker
 from fedse.runs.folder import RunFolder
 from fedse.runs.reading import RunView
@@ -128,67 +125,73 @@ MakeEngine = Callable[[Sites], Engine]
 def assemble(
     experiment: Experiment,
     components: Components | None,
-    run: RunFolder,
+    folder: RunFolder,
     trackers: Iterable[Tracker] = (),
     make_engine: MakeEngine | None = None,
-    first: Adapter | None = None,
+    beginning: Beginning | None = None,
 ) -> Federation:
-    """Connect the components. The caller holds the run's lock, and may have made the first adapter already.
+    """Connect the components. The caller holds the run's lock, and may have looked at the beginning already.
 
     Without components there is the server alone. Its clients are on other machines, where `make_engine` reaches them, and
     the model is built only if the run has no adapter yet.
     """
-    aggregator = build("aggregator", experiment.aggregator) if components is None else components.aggregator
-    settle(experiment, aggregator, run)
-    tracker = told_of(run.path, trackers, components.model if components else None, at_sites=components is None)
+    aggregator = _aggregator(experiment, components, folder)
+    tracker = told_of(folder.path, trackers, components.model if components else None, at_sites=components is None)
     sites = Sites(
-        names=tuple(sorted(experiment.holdings())),
+        names=tuple(sorted(experiment.holdings)),
         run=experiment.name,
-        terms=experiment.terms(),
+        terms=experiment.terms,
         plan=plan_of(aggregator),
         tracker=tracker,
         expected=expected_of(experiment),
     )
     if components is not None:
         # Before other processes look for them.
-        make_keys(experiment, run)
-        clients = cache(lambda: build_clients(experiment, components, run))
+        make_keys(experiment, folder)
         sites = replace(
             sites,
-            here=lambda: Household(components.model, components.policy, components.learner, clients()),
-            elsewhere=partial(one_site, experiment, run.path.resolve()),
+            here=cache(lambda: build_household(experiment, components, folder)),
+            elsewhere=partial(one_site, experiment, folder.path.resolve()),
         )
     engine = build("engine", experiment.engine, sites) if make_engine is None else make_engine(sites)
-    server = Server(
-        run,
+    return Federation(
+        experiment,
+        folder,
+        engine,
+        _server(experiment, folder, engine, aggregator, tracker),
+        lambda: sites.here().clients,
+        (beginning or Beginning(experiment, components, folder)).adapter,
+        components,
+    )
+
+
+def _aggregator(experiment: Experiment, components: Components | None, folder: RunFolder) -> Any:
+    """One by which the server itself puts noise on the mean has the run's secret, and the number of sites."""
+    aggregator = build("aggregator", experiment.aggregator) if components is None else components.aggregator
+    if experiment.has_noisy_mean and not capability(experiment.aggregator, "noise_at_sites"):
+        aggregator.key = NoiseKey(folder.path / KEY_FILE, nothing_left=not folder.last_round())
+        aggregator.sites = experiment.learners_asked
+    return aggregator
+
+
+def _server(experiment: Experiment, folder: RunFolder, engine: Engine, aggregator: Any, tracker: Tracker) -> Server:
+    summing = experiment.sending.secure_sum
+    return Server(
+        folder,
         engine,
         aggregator,
         experiment.checks,
         experiment.limits,
         tracker,
-        experiment.participation,
-        experiment.seed,
-        experiment.shares(),
-        {name: options.joins for name, options in experiment.clients.items()},
-        experiment.evaluation.mean_of_last,
-        experiment.has_library(),
-        Summing(options, frozenset(experiment.learners())) if (options := experiment.sending.secure_sum) else None,
-        experiment.promotion,
+        participation=experiment.participation,
+        seed=experiment.seed,
+        shares=frozenset(experiment.shares),
+        joins={name: options.joins for name, options in experiment.clients.items()},
+        mean_of_last=experiment.evaluation.mean_of_last,
+        library=experiment.has_library,
+        summing=Summing(summing, frozenset(experiment.learners)) if summing else None,
+        promotion=experiment.promotion,
     )
-
-    def initial_adapter() -> Adapter:
-        if experiment.begins_with is not None and run.last_round() is not None:
-            return server.load(0).adapter  # The folder it came from may be gone.
-        return beginning(experiment, components) if first is None else first
-
-    return Federation(experiment, run, engine, server, lambda: sites.here().clients, initial_adapter, components)
-
-
-def beginning(experiment: Experiment, components: Components | None) -> Adapter:
-    """The adapter that the first round begins with."""
-    model = build("model", experiment.model) if components is None else components.model
-    initial: Adapter = model.initial_adapter(experiment.seed)
-    return initial if experiment.begins_with is None else first_adapter(experiment.begins_with, initial)
 
 
 def one_site(experiment: Experiment, folder: Path, name: str) -> Engine:
@@ -196,20 +199,15 @@ def one_site(experiment: Experiment, folder: Path, name: str) -> Engine:
 
     The base model is loaded once in a process, however many clients it serves one after another.
     """
-    held = {origin.client: experiment.clients[origin.client] for origin in experiment.holdings()[name].values()}
+    held = {origin.client: experiment.clients[origin.client] for origin in experiment.holdings[name].values()}
     alone = experiment.model_copy(update={"clients": held})
     components = build_components(alone, shared_players)
     sites = Sites(
         names=(name,),
         run=alone.name,
-        terms=alone.terms(),
-        plan=plan_of(components.aggregator),
+        terms=alone.terms,
+        plan=components.plan,
         tracker=Trackers([]),
-        here=lambda: Household(
-            components.model,
-            components.policy,
-            components.learner,
-            build_clients(alone, components, RunFolder(folder), name),
-        ),
+        here=lambda: build_household(alone, components, RunFolder(folder), name),
     )
     return LocalEngine(sites)

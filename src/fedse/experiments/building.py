@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fedse.adapters.plan import plan_of
 from fedse.clients.adapters import ClientAdapters
 from fedse.clients.client import EVALUATION, Client
 from fedse.clients.experience import Experience
@@ -13,24 +12,16 @@ from fedse.clients.site import Origin, Place, Site
 from fedse.errors import BadInput
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
-from fedse.experiments.components import (
-    Components,
-    MakePlayers,
-    check_attempts,
-    check_composing,
-    check_hints,
-    check_made_tasks,
-    make_players,
-    make_start,
-    make_worlds,
-)
+from fedse.experiments.checks.explored_worlds import check_explored_worlds
+from fedse.experiments.components import Components, MakePlayers, make_players, make_start, make_worlds
 from fedse.experiments.known_before import names_of
 from fedse.experiments.options import Experiment
 from fedse.experiments.secure_sums import member_on_this_machine
+from fedse.federation.sites import Household
 from fedse.plugins import build, capability, is_inline
 from fedse.privacy.answered import AnsweredOnce
 from fedse.privacy.door import Door
-from fedse.privacy.noise import NoiseKey
+from fedse.privacy.noise import KEY_FILE, NoiseKey
 from fedse.privacy.secure_sum import SumMember
 from fedse.probes.after_learning import AfterLearning
 from fedse.probes.evaluation import Evaluation
@@ -38,30 +29,20 @@ from fedse.protocols import Mix
 from fedse.rollouts.stepping import MakeWorld
 from fedse.runs.folder import RunFolder
 
-NOISE_KEY, ANSWERED = "noise.key", "answered.safetensors"
-"""Files of a client that learns under noise."""
+ANSWERED = "answered.safetensors"
+"""File of a client that learns under noise."""
 
 
 def build_components(experiment: Experiment, players: MakePlayers = make_players) -> Components:
     """Everything but the clients. `players` makes model and policy; by default they are made anew."""
     alike: dict[str, MakeWorld] = {}
     worlds = {name: make_worlds(name, options, alike) for name, options in experiment.clients.items()}
-    if not experiment.works_here() and (lost := sorted(filter(is_inline, experiment.plugin_names()))):
+    if not experiment.works_here and (lost := sorted(filter(is_inline, experiment.plugin_names))):
         raise BadInput(
             f"{lost[0]} was given as a class that cannot be imported, and this engine works in other processes: put it into "
             "a module, or use `engine: local` without processes."
         )
-    explored = {name: makers for name, makers in worlds.items() if experiment.clients[name].learns}
-    if experiment.exploring and capability(experiment.curriculum, "needs_hints"):
-        check_hints(explored)
-    if experiment.exploring and capability(experiment.curriculum, "needs_made_tasks"):
-        check_made_tasks("curriculum", explored)
-    if experiment.exploring and capability(experiment.curriculum, "needs_composed_tasks"):
-        check_composing(explored)
-    if experiment.exploring and capability(experiment.rescue, "needs_made_tasks"):
-        check_made_tasks("rescue", explored)
-    if experiment.exploring and capability(experiment.rescue, "needs_several_attempts"):
-        check_attempts(experiment.rescue.name, experiment.exploration.attempts)
+    check_explored_worlds(experiment, worlds)
     model, policy = players(experiment.model, experiment.policy)
     if capability(experiment.mix, "needs_lora") and not hasattr(model, "network"):
         raise BadInput(
@@ -89,9 +70,15 @@ def build_clients(
     run.keep_clients_private()
     return [
         _build_client(experiment, components, run.client_folder(name), name, origins, member(experiment, run, name))
-        for name, origins in experiment.holdings().items()
+        for name, origins in experiment.holdings.items()
         if only in ("", name)
     ]
+
+
+def build_household(experiment: Experiment, components: Components, run: RunFolder, only: str = "") -> Household:
+    """The clients of an experiment, or one of them, with what they share in this process."""
+    clients = build_clients(experiment, components, run, only)
+    return Household(components.model, components.policy, components.learner, clients)
 
 
 def build_mix(experiment: Experiment, client: str) -> Mix:
@@ -108,6 +95,8 @@ def _build_client(
     origins: Mapping[str, Origin],
     member: SumMember | None,
 ) -> Client:
+    mix = build_mix(experiment, name)
+    names = names_of(experiment, origins, tuple(origins))
     site = Site(
         name=name,
         places={
@@ -118,23 +107,21 @@ def _build_client(
         seed=experiment.seed,
         folder=folder,
         exploration=experiment.exploration if experiment.exploring else None,
-        learns=name in experiment.learners(),
+        learns=name in experiment.learners,
         joins=experiment.joins(name),
         context=components.model.context,
     )
-    shares = experiment.sharing == "all"
     buffer = Buffer(folder / "buffer.sqlite", name, components.model.chat.fingerprint, experiment.buffer)
     evaluation = Evaluation(site, experiment.evaluation)
     again = experiment.evaluation.after_learning
     ledger = folder / "ledger.jsonl"
     noisy = capability(experiment.learner, "draws_noise") and site.learns
-    names = names_of(experiment, origins, tuple(origins))
+    sharing = member is not None and capability(experiment.aggregator, "noise_at_sites")
+    key = NoiseKey(folder / KEY_FILE, not ledger.exists()) if noisy or sharing else None
     once = AnsweredOnce(folder / ANSWERED) if noisy else None
     return Client(
         site=site,
-        adapters=ClientAdapters(
-            folder, plan_of(components.aggregator), build_mix(experiment, name), shares, site.joins
-        ),
+        adapters=ClientAdapters(folder, components.plan, mix, experiment.sharing == "all", site.joins),
         experience=Experience(
             site,
             components.start,
@@ -142,16 +129,18 @@ def _build_client(
             buffer,
             Journal(folder / "episodes"),
             failures=capability(experiment.learner, "learns_from_failures"),
-            noise=NoiseKey(folder / NOISE_KEY, not ledger.exists()) if noisy else None,
+            noise=key if noisy else None,
             own=site.notebook("learner") if capability(experiment.learner, "learns_from_own_adapter") else None,
             attempts=capability(experiment.learner, "learns_from_attempts"),
         ),
         probes={
             EVALUATION: evaluation,
-            **{label: build("probe", choice, site) for label, choice in experiment.labelled_probes().items()},
+            **{label: build("probe", choice, site) for label, choice in experiment.labelled_probes.items()},
         },
-        door=Door(ledger, experiment.sending, names, member, once),
+        door=Door(
+            ledger, experiment.sending, names, member, once, components.aggregator.share(key) if sharing else None
+        ),
         after_learning=AfterLearning(evaluation, again) if again else None,
         learned_by_world=experiment.evaluation.learned_by_world and len(origins) > 1,
-        **{slot: build(choice.kind, choice, site) for slot, choice in experiment.client_slots().items()},
+        **{slot: build(choice.kind, choice, site) for slot, choice in experiment.client_slots.items()},
     )

@@ -44,6 +44,7 @@ class ClientOptions(PluginOptions):
     """The first round that it takes part in. Before, it does nothing; then the adapter that enters the round is measured in
     its worlds before it learns. Evaluations after the last round ask every site."""
 
+    @property
     def labels(self) -> list[str]:
         """A name for each world; a second world of the same name gets a number."""
         return numbered(choice.name.rsplit(":", 1)[-1] for choice in self.worlds)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 from pydantic import ValidationError
 
+from fedse.adapters.plan import Plan, plan_of
 from fedse.errors import BadInput, FedseError
-from fedse.events import Warned
 from fedse.experiments.client_options import ClientOptions
 from fedse.plugins import Choice, build
-from fedse.protocols import CanBeChecked, Model, Policy, Start
+from fedse.protocols import Model, Policy, Start
 from fedse.rollouts.stepping import MakeWorld
 from fedse.starts.by_client import StartsByClient
 from fedse.worlds.answers import BREAKING, reason, tasks_of
@@ -32,6 +32,11 @@ class Components:
     start: Start
     learner: Any
     aggregator: Any
+
+    @property
+    def plan(self) -> Plan:
+        """What of the adapter clients train and send."""
+        return plan_of(self.aggregator)
 
 
 MakePlayers = Callable[[Choice, Choice], tuple[Model, Policy]]
@@ -56,7 +61,7 @@ def shared_players(model: Choice, policy: Choice) -> tuple[Model, Policy]:
 def make_worlds(client: str, options: ClientOptions, alike: dict[str, MakeWorld]) -> dict[str, MakeWorld]:
     """Makers of a client's worlds by label. Worlds written alike have one maker, kept in `alike`: clients can share them."""
     makers: dict[str, MakeWorld] = {}
-    for position, (label, choice) in enumerate(zip(options.labels(), options.worlds, strict=True)):
+    for position, (label, choice) in enumerate(zip(options.labels, options.worlds, strict=True)):
         written = f"{choice.model_dump_json()} {options.training!r} {options.contract!r}"
         if written not in alike:
             alike[written] = partial(_make_world, choice, options.training, options.contract)
@@ -91,55 +96,6 @@ def _check_part(client: str, label: str, world: World) -> None:
         )
 
 
-def check_hints(worlds: Mapping[str, Mapping[str, MakeWorld]]) -> None:
-    """Find out before anything is played whether the worlds that clients explore give hints."""
-    for client, label in _lacking(worlds, lambda world: world.has_hints):
-        raise BadInput(
-            f"curriculum: it needs hints, and the world '{label}' of client '{client}' gives none: take another "
-            "curriculum, or give the world a `hint` (docs/howto/world.md)."
-        )
-
-
-def check_made_tasks(slot: str, worlds: Mapping[str, Mapping[str, MakeWorld]]) -> None:
-    """The same of tasks that worlds make, which the plug-in in this slot needs."""
-    for client, label in _lacking(worlds, lambda world: world.makes_tasks):
-        raise BadInput(
-            f"{slot}: it needs tasks that worlds make, and the world '{label}' of client '{client}' makes none: take "
-            f"another {slot}, or a world that makes tasks (docs/worlds.md; none does in `mode: original`)."
-        )
-
-
-def check_composing(worlds: Mapping[str, Mapping[str, MakeWorld]]) -> None:
-    """The same of tasks that worlds compose of others."""
-    for client, label in _lacking(worlds, lambda world: world.composes_tasks):
-        raise BadInput(
-            f"curriculum: it needs tasks that worlds compose, and the world '{label}' of client '{client}' composes none: "
-            "take another curriculum (docs/worlds.md; of the worlds of the package only babyai does, in clean mode)."
-        )
-
-
-def check_attempts(rescue: str, attempts: int) -> None:
-    """Refuse a rescue that compares attempts at a task where there is one of each."""
-    if attempts < 2:
-        raise BadInput(
-            f"rescue '{rescue}': it compares attempts at the same task, and there is one of each: set "
-            "`exploration.attempts` to 2 or more."
-        )
-
-
-def _lacking(
-    worlds: Mapping[str, Mapping[str, MakeWorld]], offers: Callable[[World], bool]
-) -> Iterator[tuple[str, str]]:
-    """Clients and their worlds that do not offer something. Worlds that are made alike are asked once."""
-    asked: dict[MakeWorld, bool] = {}
-    for client, makers in worlds.items():
-        for label, make_world in makers.items():
-            if make_world not in asked:
-                asked[make_world] = offers(make_world())
-            if not asked[make_world]:
-                yield client, label
-
-
 def make_start(choices: Mapping[str, Choice]) -> Start:
     """What the buffers of all clients begin with, by client. Those that are written alike share one."""
     alike: dict[str, Start] = {}
@@ -150,18 +106,3 @@ def make_start(choices: Mapping[str, Choice]) -> Start:
     if len(alike) == 1:
         return next(iter(alike.values()))
     return StartsByClient({client: alike[choice.model_dump_json()] for client, choice in choices.items()})
-
-
-def check_start(components: Components, learning: Collection[str]) -> list[Warned]:
-    """Find out before anything is written whether the buffers of the clients that learn can begin as asked; what to warn of,
-    each thing once."""
-    if not isinstance(components.start, CanBeChecked):
-        return []
-    warnings = [
-        warning
-        for client, worlds in components.worlds.items()
-        if client in learning
-        for label, make_world in worlds.items()
-        for warning in components.start.check(client, label, make_world(), components.model)
-    ]
-    return list({warning.message: warning for warning in warnings}.values())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from fedse.experiments.options import Experiment
 from fedse.federation.expected import UNKNOWN, Expected
 from fedse.plugins import Choice, capability, resolve
-from fedse.privacy.names import METRICS, Names, told_worlds
+from fedse.privacy.names import Names, told_worlds
 
 GENEROUS = 100
 """How much more than `exploration` says a curriculum may plan that does not promise to keep to it."""
@@ -17,10 +17,10 @@ def expected_of(experiment: Experiment) -> Expected:
     """What the server may expect of its clients."""
     measured = experiment.evaluation
     return Expected(
-        worlds={client: tuple(labels) for client, labels in experiment.holdings().items()},
-        metrics=_metrics(experiment),
-        probes=experiment.reported_probes(),
-        shares=_shares(experiment),
+        worlds={client: tuple(labels) for client, labels in experiment.holdings.items()},
+        metrics=experiment.metrics,
+        probes=experiment.reported_probes,
+        shares=experiment.shares,
         explored=_explored(experiment),
         rescues=not capability(experiment.rescue, "empty"),
         started=_started(experiment),
@@ -36,23 +36,10 @@ def names_of(experiment: Experiment, labels: Iterable[str], written: Collection[
     """What a site with these worlds may tell. `written` are those that the common experiment file names for it."""
     return Names(
         worlds=told_worlds(labels, written),
-        metrics=_metrics(experiment),
-        probes=experiment.reported_probes(),
-        shares=_shares(experiment),
+        metrics=experiment.metrics,
+        probes=experiment.reported_probes,
+        shares=experiment.shares,
     )
-
-
-def _metrics(experiment: Experiment) -> frozenset[str]:
-    learner = resolve("learner", experiment.learner.name)
-    return METRICS | frozenset(map(str, getattr(learner, "metrics", ())))
-
-
-def _shares(experiment: Experiment) -> Mapping[str, frozenset[str]]:
-    choices = (*experiment.client_slots().values(), *experiment.probes)
-    telling = [resolve(choice.kind, choice.name) for choice in choices]
-    return {
-        str(kind.shares): frozenset(map(str, getattr(kind, "gives", ()))) for kind in telling if hasattr(kind, "shares")
-    }
 
 
 def _explored(experiment: Experiment) -> int:

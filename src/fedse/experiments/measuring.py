@@ -43,7 +43,7 @@ def _read(folder: RunView, split: str) -> Measured:
     experiment = stored_experiment(folder)
     places = {
         (holder, label): world_name(*origin)
-        for holder, origins in experiment.holdings().items()
+        for holder, origins in experiment.holdings.items()
         for label, origin in origins.items()
     }
     number = folder.last_round() or 0
@@ -57,7 +57,7 @@ def _read(folder: RunView, split: str) -> Measured:
             key: value for key, value in choice.model_dump(mode="json").items() if key in choice.identity()
         }
         for name, options in experiment.clients.items()
-        for label, choice in zip(options.labels(), options.worlds, strict=True)
+        for label, choice in zip(options.labels, options.worlds, strict=True)
     }
     own = {
         f"clients.{name}.{key}": value

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedse.adapters.files import read_adapter
 from fedse.errors import RunConflict
 from fedse.experiments.components import Components
 from fedse.experiments.file import differences
 from fedse.experiments.options import Experiment, experiment_of
+from fedse.protocols import DependsOnFiles
 from fedse.runs.reading import RunView
 from fedse.worlds.answers import BREAKING
 
 
-def has_beginning(path: Path) -> bool:
-    """Whether the run has stored the adapter that its first round begins with."""
-    return (path / "manifest.json").exists() and RunView.existing(path).last_round() is not None
+def last_stored(path: Path) -> int | None:
+    """The newest complete round in a folder; None where not even a beginning is stored. In round 0 some buffers may still be
+    without what they begin with."""
+    return RunView.existing(path).last_round() if (path / "manifest.json").exists() else None
 
 
-def has_begun(path: Path) -> bool:
-    """Whether all buffers of the run have what they begin with."""
-    return (path / "manifest.json").exists() and bool(RunView.existing(path).last_round())
+def check_same_experiment(path: Path, experiment: Experiment) -> None:
+    """Raises `RunConflict` where a folder cannot go on with an experiment."""
+    if reason := conflict(path, experiment):
+        raise RunConflict(reason)
 
 
 def conflict(path: Path, experiment: Experiment) -> str:
@@ -53,9 +56,50 @@ def command_of(path: Path) -> str:
     return f"fedse run {path / 'experiment.yaml'}{elsewhere}"
 
 
-def world_versions(components: Components) -> dict[str, str]:
-    """What every world of an experiment says of itself: a changed version, or changed rules, make other results. One that
-    breaks when it is asked says nothing; its episodes will be errors."""
+@dataclass(frozen=True)
+class Surroundings:
+    """What a run depends on beside its experiment file. Where clients are elsewhere, nothing of it is known."""
+
+    worlds: Mapping[str, str] = field(default_factory=dict)
+    """What every world says of itself: a changed version, or changed rules, make other results."""
+    start: str | None = None
+    """A hash of the files that buffers begin with; None where nobody reads them any more."""
+
+    @classmethod
+    def of(cls, experiment: Experiment, components: Components | None, begun: bool) -> Surroundings:
+        """As they are now. Where a run has `begun`, all its buffers have what they begin with."""
+        if components is None:
+            return cls()
+        worlds, start = _world_versions(components), components.start
+        if begun:
+            return cls(worlds)
+        if experiment.learning_clients and isinstance(start, DependsOnFiles):
+            return cls(worlds, start.fingerprint())
+        return cls(worlds, "")
+
+    def check_same(self, path: Path) -> None:
+        """Raises `RunConflict` where the run in a folder was made in others."""
+        if not (path / "manifest.json").exists():
+            return
+        manifest = RunView.existing(path).manifest()
+        if self.start is not None and manifest.get("start", self.start) != self.start:
+            # Some buffers may have begun with what the files held; the others must not get something else.
+            raise RunConflict(
+                f"{path} was begun with another content of the file that `start` names, and its first round is not "
+                "complete: restore the file, give this experiment another name, or remove the folder."
+            )
+        noted = manifest.get("worlds", {})
+        for place in sorted(noted.keys() & self.worlds.keys()):
+            if noted[place] != self.worlds[place]:
+                raise RunConflict(
+                    f"{path} was made with another state of the world {place} ({noted[place]}; here it is "
+                    f"{self.worlds[place]}): its results and new ones would not be of the same experiment. Give this one "
+                    "another name, or use the fedse that the run was made with."
+                )
+
+
+def _world_versions(components: Components) -> dict[str, str]:
+    """A world that breaks when it is asked says nothing; its episodes will be errors."""
     found = {}
     for client, makers in components.worlds.items():
         for label, make in makers.items():
@@ -66,36 +110,3 @@ def world_versions(components: Components) -> dict[str, str]:
                 continue
             found[f"{client}/{label}"] = f"{world.name} version {getattr(world, 'version', 0)}, rules {rules}"
     return found
-
-
-def check_worlds(path: Path, worlds: Mapping[str, str]) -> None:
-    if not (path / "manifest.json").exists():
-        return
-    noted = RunView.existing(path).manifest().get("worlds", {})
-    for place in sorted(noted.keys() & worlds.keys()):
-        if noted[place] != worlds[place]:
-            raise RunConflict(
-                f"{path} was made with another state of the world {place} ({noted[place]}; here it is {worlds[place]}): its "
-                "results and new ones would not be of the same experiment. Give this one another name, or use the fedse "
-                "that the run was made with."
-            )
-
-
-def check_start_files(path: Path, start: str) -> None:
-    """Some buffers may have begun with what the files held when the run was made; the others must not get something else."""
-    if (path / "manifest.json").exists() and RunView.existing(path).manifest().get("start", start) != start:
-        raise RunConflict(
-            f"{path} was begun with another content of the file that `start` names, and its first round is not complete: "
-            "restore the file, give this experiment another name, or remove the folder."
-        )
-
-
-def check_start_adapter(path: Path, folder: Path | None) -> None:
-    """A run has stored what it began with, and needs the folder no more; one that is there may not hold something else."""
-    if folder is None or not has_beginning(path) or not folder.expanduser().exists():
-        return
-    if read_adapter(folder.expanduser()).digest() != RunView.existing(path).digest_of(0):
-        raise RunConflict(
-            f"{path} was begun with another adapter than the one that is in {folder} now (`start_adapter`): restore that "
-            "folder, give this experiment another name, or remove the run."
-        )

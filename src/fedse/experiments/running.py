@@ -6,28 +6,18 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from fedse.errors import BadInput, RunConflict
+from fedse.errors import BadInput
 from fedse.events import Warned
-from fedse.experiments.assembling import Federation, MakeEngine, RunResult, assemble, beginning
+from fedse.experiments.assembling import Federation, MakeEngine, RunResult, assemble
+from fedse.experiments.beginning import Beginning
 from fedse.experiments.building import build_components
-from fedse.experiments.components import check_start
+from fedse.experiments.checks.playing import check_playing
 from fedse.experiments.file import differences
-from fedse.experiments.made_for import not_made_for
 from fedse.experiments.options import Experiment, experiment_of
-from fedse.experiments.private_sites import check_signal, has_noisy_mean
-from fedse.experiments.resuming import (
-    check_start_adapter,
-    check_start_files,
-    check_worlds,
-    conflict,
-    has_beginning,
-    has_begun,
-    world_versions,
-)
+from fedse.experiments.resuming import Surroundings, check_same_experiment, last_stored
 from fedse.federation.advice import advice, seen_by_others
 from fedse.federation.wholeness import check, restore
-from fedse.protocols import DependsOnFiles, Tracker
-from fedse.rollouts.player import check_actions
+from fedse.protocols import Tracker
 from fedse.runs.folder import RunFolder
 from fedse.runs.reading import RunView
 from fedse.runs.trackers import build_trackers
@@ -71,35 +61,22 @@ def prepare(
 def _prepared(
     experiment: Experiment, folder: RunFolder, trackers: Iterable[Tracker], make_engine: MakeEngine | None
 ) -> Federation:
-    path = folder.path
-    if reason := conflict(path, experiment):
-        raise RunConflict(reason)
+    check_same_experiment(folder.path, experiment)
+    begun = bool(last_stored(folder.path))
     components = None if make_engine else build_components(experiment)
-    warnings: list[Warned] = []
-    start = ""
-    if components is not None and not has_begun(path):
-        check_actions(components.policy, [item for makers in components.worlds.values() for item in makers.items()])
-        learning = [name for name, options in experiment.clients.items() if experiment.learning and options.learns]
-        warnings = check_start(components, learning)
-        if learning and isinstance(components.start, DependsOnFiles):
-            start = components.start.fingerprint()
-        check_start_files(path, start)
-    worlds = {} if components is None else world_versions(components)
-    check_worlds(path, worlds)
-    check_start_adapter(path, experiment.begins_with)
-    told = [*trackers, *build_trackers(experiment.trackers, path, at_sites=components is None)]
-    # Whether an adapter from outside fits, and whether noise would drown it, is found out before anything is written.
-    looked_at = experiment.begins_with is not None or has_noisy_mean(experiment)
-    first = beginning(experiment, components) if looked_at and not has_beginning(path) else None
-    if first is not None and has_noisy_mean(experiment):
-        check_signal(experiment, first)
-    folder.begin(experiment.to_yaml(), experiment.digest(), start, worlds)
+    warnings = [] if components is None else check_playing(experiment, components, begun)
+    surroundings = Surroundings.of(experiment, components, begun)
+    surroundings.check_same(folder.path)
+    told = [*trackers, *build_trackers(experiment.trackers, folder.path, at_sites=components is None)]
+    beginning = Beginning(experiment, components, folder)
+    beginning.check()
+    # What cannot work has been found out; from here on something is written.
+    folder.begin(experiment.to_yaml(), experiment.digest(), surroundings.start or "", surroundings.worlds)
     warnings += restore(folder)
     if folder.manifest()["experiment"] != experiment.digest():
         folder.replace_experiment(experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, components, folder, told, make_engine, first)
-    settings = [] if components is None else not_made_for(experiment)
-    for warning in [*settings, *warnings, *_advice(federation)]:
+    federation = assemble(experiment, components, folder, told, make_engine, beginning)
+    for warning in [*warnings, *_advice(federation)]:
         federation.server.tracker.record(warning)
     return federation
 
@@ -108,9 +85,9 @@ def _advice(federation: Federation) -> Iterator[Warned]:
     """What somebody should know before clients share anything."""
     experiment, server = federation.experiment, federation.server
     if experiment.rounds_to_play > 0 and experiment.sharing == "all":
-        yield from advice(server.aggregator, min(len(experiment.learners()), len(server.exchange.invited(1))))
-        if experiment.has_library():
-            yield seen_by_others(experiment.mix.name, len(experiment.learners()))
+        yield from advice(server.aggregator, min(len(experiment.learners), len(server.exchange.invited(1))))
+        if experiment.has_library:
+            yield seen_by_others(experiment.mix.name, len(experiment.learners))
 
 
 def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Sequence[str] = ()) -> Federation:
@@ -126,7 +103,7 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Seque
             "here, the keys marked (*) in docs/reference.md."
         )
     components = build_components(experiment)
-    check_worlds(folder.path, world_versions(components))
+    Surroundings.of(experiment, components, begun=True).check_same(folder.path)
     told = [*trackers, *build_trackers(experiment.trackers, folder.path)]
     folder.lock()
     try:

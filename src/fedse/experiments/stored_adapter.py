@@ -22,7 +22,7 @@ def stored_adapter(folder: RunView, number: int, client: str) -> Adapter:
     folder.check_state(number)
     experiment = stored_experiment(folder)
     if experiment.sharing == "none" and number > 0:
-        clients = sorted(experiment.holdings())
+        clients = sorted(experiment.holdings)
         if client not in clients:
             what = f"--client {client}: {nearest(client, clients)}" if client else ""
             raise BadInput(
@@ -56,7 +56,7 @@ def _with_private_part(folder: RunView, adapter: Adapter, client: str, number: i
             f"--client {client}: with `mix: {experiment.mix.name}` it plays before it chooses what to begin with, which is "
             "possible within a run only: leave it out, or evaluate the run with `fedse eval`."
         )
-    if not own and not experiment.has_library():
+    if not own and not experiment.has_library:
         raise BadInput(
             f"--client {client}: it keeps nothing private, the adapter belongs to all clients: leave it out."
         )

@@ -52,7 +52,7 @@ class _Finished:
                 f"{path} has {done} of {experiment.rounds_to_play} rounds: a merge takes runs that have learned and are "
                 "finished."
             )
-        for client in experiment.holdings():
+        for client in experiment.holdings:
             if Notebook(folder.client_folder(client) / "private").before(done + 1).tensors:
                 raise BadInput(
                     f"the clients of {path} keep tensors of their own beside what they share, so no adapter of it is whole "
@@ -62,7 +62,7 @@ class _Finished:
 
     def sources(self) -> Iterator[Source]:
         if self.experiment.sharing == "none":
-            for client in sorted(self.experiment.holdings()):
+            for client in sorted(self.experiment.holdings):
                 yield Source(f"{self.path}: {client}", own_adapter(self.folder, client, self.rounds), client)
         else:
             yield Source(str(self.path), shared_adapter(self.folder, self.rounds))

@@ -46,11 +46,11 @@ class Drawings:
         return self._worlds[client, label]
 
     def _made(self, client: str, label: str) -> World | str:
-        origin = self.experiment.holdings().get(client, {}).get(label)
+        origin = self.experiment.holdings.get(client, {}).get(label)
         if origin is None:
             return "The experiment has no such world."
         options = self.experiment.clients[origin.client]
-        choice = dict(zip(options.labels(), options.worlds, strict=True))[origin.label]
+        choice = dict(zip(options.labels, options.worlds, strict=True))[origin.label]
         if choice.foreign:
             return (
                 f"The world '{choice.name}' is not part of fedse, and looking at a run loads no code that it names: "

@@ -40,7 +40,7 @@ class Shown:
 
     def clients(self) -> list[str]:
         """All of the run's; at a site, the site itself."""
-        return self.catalogue.clients() if self.kind == "site" else list(self.experiment.holdings())
+        return self.catalogue.clients() if self.kind == "site" else list(self.experiment.holdings)
 
     def last_round(self) -> int:
         """The newest complete one; 0 at a site, whose hub counts rounds."""

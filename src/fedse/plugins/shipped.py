@@ -113,6 +113,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "multi_krum": "fedse.aggregators.multi_krum:MultiKrum",
         "norm_bounded": "fedse.aggregators.norm_bounded:NormBounded",
         "dp_fedavg": "fedse.aggregators.dp_fedavg:DpFedAvg",
+        "dp_sum": "fedse.aggregators.dp_sum:DpSum",
         "flexlora": "fedse.aggregators.flexlora:FlexLora",
         "lora_fair": "fedse.aggregators.lora_fair:LoraFair",
         "ffa_lora": "fedse.aggregators.ffa_lora:FfaLora",

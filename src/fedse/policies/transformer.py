@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from fedse.models.causal_lm import CausalLM
 
 
-_LEAST = -100.0
-
-
 class TransformerOptions(PluginOptions):
     """How conversations are decoded."""
 
@@ -219,10 +216,5 @@ class TransformerPolicy:
         held.unfed = complete[-1:]
         held.drawn += len(complete)
         # With another end than the template's, the turn is still to be closed.
-        told = tuple(_rounded(value) for value in log_probs) if held.sampling.temperature > 0 else ()
+        told = tuple(log_probs) if held.sampling.temperature > 0 else ()
         return Reply(slot, tuple(complete), complete[-1] == self._closing, log_probs=told)
-
-
-def _rounded(log_prob: float) -> float:
-    """As it is stored. What rounding left no probability at all was drawn all the same, and must be finite."""
-    return round(max(log_prob, _LEAST), 6) + 0.0  # Never -0.0.

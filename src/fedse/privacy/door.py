@@ -19,6 +19,7 @@ from fedse.privacy.answered import AnsweredOnce
 from fedse.privacy.contents import contents
 from fedse.privacy.guards import Cap, Guard
 from fedse.privacy.names import Names
+from fedse.privacy.noise_share import NoiseShare
 from fedse.privacy.secure_sum import SecureSumOptions, SumMember
 from fedse.storage import atomic
 from fedse.types import ClientUpdate, Encoded, Precision, RoundTask, Vector
@@ -65,19 +66,22 @@ class Door:
         names: Names,
         member: SumMember | None = None,
         once: AnsweredOnce | None = None,
+        share: NoiseShare | None = None,
     ) -> None:
-        """A `member` of secure sums lets no adapter out unmasked. With `once` a round gets one answer."""
+        """A `member` of secure sums lets no adapter out unmasked, and with a `share` none without its part of the noise.
+        With `once` a round gets one answer."""
         self.ledger = ledger
         self.options = options
         self.names = names
         self.member = member
         self.once = once
+        self.share = share
         self.guards: Sequence[Guard] = ()
         """Those of the site's own file; the cap on what is sent comes after them."""
 
     def admit(self, task: RoundTask) -> None:
         """Refuse a task whose answer could not leave, before any work is done for it."""
-        for keeper in (self.member, self.once):
+        for keeper in (self.member, self.once, self.share):
             if keeper is not None and task.kind == "train":
                 keeper.check(task)
 
@@ -87,7 +91,7 @@ class Door:
         if self.once is not None and update.vector is not None:
             update = replace(update, vector=self.once.first(update.vector, task))
         if self.member is not None and task.kind == "train":
-            update = _masked(update, broadcast, task, self.member)
+            update = _masked(update, broadcast, task, self.member, self.share)
         elif update.vector is not None:
             encoded = encode(update.vector, broadcast, self.options.precision)
             arrives = decode(encoded, broadcast)
@@ -128,11 +132,15 @@ class Door:
                 os.fsync(file.fileno())
 
 
-def _masked(update: ClientUpdate, broadcast: Vector, task: RoundTask, member: SumMember) -> ClientUpdate:
+def _masked(
+    update: ClientUpdate, broadcast: Vector, task: RoundTask, member: SumMember, share: NoiseShare | None
+) -> ClientUpdate:
     """Every member adds something to the sum, if only zeros: without its masks nobody could open it."""
-    hidden = Encoded("sum32" if member.options.bits == 32 else "sum64", member.masked(update.vector, broadcast, task))
+    vector = update.vector if share is None else share.hidden(update.vector, broadcast, task)
+    hidden = Encoded("sum32" if member.options.bits == 32 else "sum64", member.masked(vector, broadcast, task))
     metrics = dict(update.metrics)
-    if update.vector is not None:
+    # As a share of a change with a part of the noise on it, rounding would tell how long that one is.
+    if share is None and update.vector is not None:
         arrives = member.options.fixed_point(len(task.participants)).arrives(update.vector, broadcast)
         metrics["rounding"] = loss(update.vector, arrives, broadcast)
     return replace(update, vector=None, encoded=hidden, metrics=metrics)

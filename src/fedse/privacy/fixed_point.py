@@ -19,6 +19,8 @@ from fedse.errors import OutOfRange
 from fedse.types import Vector
 
 Bits = Literal[32, 64]
+Exact = npt.NDArray[np.floating[Any]]
+"""A packed adapter in float32, or in float64 where noise must not be rounded away."""
 Residues = npt.NDArray[Any]
 """Unsigned whole numbers that are counted modulo 2^bits."""
 
@@ -33,7 +35,7 @@ class FixedPoint:
         self._signed = np.dtype(f"<i{bits // 8}")
         self.scale = 2.0 ** math.floor(math.log2((2.0 ** (bits - 1) - 1) / (sites * largest)))
 
-    def summand(self, vector: Vector | None, broadcast: Vector) -> Residues:
+    def summand(self, vector: Exact | None, broadcast: Vector) -> Residues:
         """What a site adds to the sum. Raises `OutOfRange`."""
         if vector is None:
             return np.zeros(broadcast.size + 1, dtype=self.dtype)

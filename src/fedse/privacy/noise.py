@@ -20,6 +20,8 @@ from fedse.errors import BadInput, MissingExtra
 from fedse.storage import atomic
 from fedse.types import Trajectory
 
+KEY_FILE = "noise.key"
+"""In the folder of a site, or of a server's run."""
 _BYTES = 32
 Normals = npt.NDArray[np.float64]
 
@@ -52,6 +54,12 @@ class NoiseKey:
         about = hmac.new(self._key, repr(("mean", round, adapter)).encode(), hashlib.sha256)
         for digest in sorted(hashlib.sha256(update).digest() for update in updates):
             about.update(digest)
+        return about.digest()
+
+    def of_share(self, round: int, task: str, change: bytes) -> bytes:
+        """A secret for a site's part of the noise on a sum, and for no other change or task."""
+        about = hmac.new(self._key, repr(("share", round, task)).encode(), hashlib.sha256)
+        about.update(hashlib.sha256(change).digest())
         return about.digest()
 
     @classmethod

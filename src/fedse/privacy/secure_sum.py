@@ -17,7 +17,7 @@ from pydantic import Field
 
 from fedse.errors import SumRefused
 from fedse.plugins import PluginOptions
-from fedse.privacy.fixed_point import Bits, FixedPoint, Residues
+from fedse.privacy.fixed_point import Bits, Exact, FixedPoint, Residues
 from fedse.privacy.last_answer import LastAnswer, asked_for
 from fedse.types import RoundTask, Vector
 
@@ -81,7 +81,7 @@ class SumMember:
                 "run with another `name`."
             )
 
-    def masked(self, vector: Vector | None, broadcast: Vector, task: RoundTask) -> Residues:
+    def masked(self, vector: Exact | None, broadcast: Vector, task: RoundTask) -> Residues:
         """What leaves: the update under the masks of this sum, on disk before it is handed out."""
         # Only who masks needs the library behind it.
         from fedse.privacy.masks import masked

@@ -10,6 +10,8 @@ from functools import cache
 from typing import Any
 from zlib import crc32
 
+import numpy as np
+
 from fedse.errors import BadInput, TooLate
 from fedse.protocols import Chat, Policy, Reply, Restricts
 from fedse.rollouts.hinted import turn_ids
@@ -18,6 +20,8 @@ from fedse.rollouts.stepping import MakeWorld, WorldReply, worlds_in
 from fedse.stopwatch import during
 from fedse.types import Episode, Outcome, Step, Trajectory
 from fedse.worlds.answers import blamed, legal_actions, tasks_of
+
+_LEAST = -100.0
 
 
 @dataclass
@@ -43,9 +47,12 @@ class _Open:
     """Of the ids in the mask, if the policy tells them."""
 
     @property
-    def known_log_probs(self) -> Sequence[float]:
-        """Those of what may be learned from: with a hint that is left out of it, they are of another conversation."""
-        return self.log_probs if len(self.log_probs) == sum(self.mask) and not self.beside else ()
+    def known_log_probs(self) -> tuple[float, ...]:
+        """Those of what may be learned from, as they are stored: with a hint that is left out of it, they are of another
+        conversation. What rounding left no probability at all was drawn all the same, and must be finite."""
+        if self.beside or len(self.log_probs) != sum(self.mask):
+            return ()
+        return tuple((np.maximum(self.log_probs, _LEAST).round(6) + 0.0).tolist())  # Never -0.0.
 
 
 class Player:
@@ -269,7 +276,7 @@ class Player:
             detail=answer.detail,
             rules=play.rules,
             category=episode.task.category,
-            log_probs=tuple(play.known_log_probs),
+            log_probs=play.known_log_probs,
             reshaped=episode.sampling.temperature != 1.0 or self._restricts is not None,
             truncated=not answer.error and (answer.truncated or not answer.over),
         )

@@ -28,8 +28,9 @@ from pydantic import Field, ValidationError
 from fedse.errors import BadInput, RunConflict
 from fedse.evaluation.measured import has_evaluation
 from fedse.experiments.file import explain, override
+from fedse.experiments.keys import NAME
 from fedse.experiments.methods import Method
-from fedse.experiments.options import NAME, Experiment, validated
+from fedse.experiments.options import Experiment, validated
 from fedse.experiments.resuming import conflict
 from fedse.plugins import PluginOptions
 from fedse.runs.reading import RunView

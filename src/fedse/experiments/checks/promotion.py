@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fedse.adapters.plan import plan_of, withholds
+from fedse.experiments.keys import ExperimentKeys
 from fedse.plugins import build, capability
 
-if TYPE_CHECKING:
-    from fedse.experiments.options import Experiment
 
-
-def check_promotion(experiment: Experiment) -> None:
+def check_promotion(experiment: ExperimentKeys) -> None:
     """Refuse a gate that would have nothing to go by or nothing to take back. Raises `ValueError`."""
     if experiment.promotion is None or not experiment.learning:
         return

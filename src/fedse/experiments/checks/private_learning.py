@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fedse.adapters.plan import plan_of, withholds
+from fedse.experiments.keys import ExperimentKeys
 from fedse.plugins import build, capability
 
-if TYPE_CHECKING:
-    from fedse.experiments.options import Experiment
 
-
-def check_private(experiment: Experiment) -> None:
+def check_private_learning(experiment: ExperimentKeys) -> None:
     """Refuse what epsilon would not cover, and more rounds than a budget allows. Raises `ValueError`."""
     learner = experiment.learner
     if not experiment.learning or not capability(learner, "draws_noise"):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fedse.adapters.plan import plan_of
+from fedse.experiments.keys import ExperimentKeys
 from fedse.plugins import build, capability
 
-if TYPE_CHECKING:
-    from fedse.experiments.options import Experiment
 
-
-def check_lessons(experiment: Experiment) -> None:
+def check_lessons(experiment: ExperimentKeys) -> None:
     """Refuse lessons that would have no effect or fail in a later round. Raises `ValueError`."""
     if not experiment.learning:
         return
-    learner, aggregator = experiment.learner, build("aggregator", experiment.aggregator)
+    learner = experiment.learner
+    # The class of somebody's own may not be at hand, where a stored run is read.
+    aggregator = None if experiment.aggregator.foreign else build("aggregator", experiment.aggregator)
     name, shared = f"`learner: {learner.name}`", f"`aggregator: {experiment.aggregator.name}`"
     grows = getattr(aggregator, "adds_ranks", False)
     if capability(learner, "replays") and not experiment.buffer.history:
@@ -30,7 +28,8 @@ def check_lessons(experiment: Experiment) -> None:
         )
     if not learner.options.get("restart"):
         return
-    if grows or plan_of(aggregator).in_round(1).trained != "AB" or capability(experiment.mix, "needs_plain_mean"):
+    freezes = aggregator is not None and plan_of(aggregator).in_round(1).trained != "AB"
+    if grows or freezes or capability(experiment.mix, "needs_plain_mean"):
         raise ValueError(
             f"`learner.restart` begins anew with all of the adapter, and {shared} or `mix: {experiment.mix.name}` freeze a "
             "part of it: leave `restart` out, or let clients train everything"

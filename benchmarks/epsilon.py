@@ -1,0 +1,192 @@
+"""What privacy costs, and what it keeps from an attack: success and the membership audit's AUC against epsilon.
+
+python benchmarks/epsilon.py gather RUN... --output docs/results/epsilon.json     runs that were audited (fedse audit RUN)
+python benchmarks/epsilon.py table docs/results/epsilon.json                      mean over seeds (lowest to highest)
+python benchmarks/epsilon.py draw docs/results/epsilon.json --picture docs/pictures/epsilon.png
+
+Runs of a kind differ by their seed alone; `kind` is the recipe's number of demonstrations per site. Success is that of the
+test where a run has one, else of its validation tasks after the last round. A run of no rounds is how it was before, drawn
+as a thin line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from fedse.experiments.options import load_experiment
+
+Row = dict[str, Any]
+
+HUB, CONTROL = ("hub, single update", "loss"), ("nobody (control)", "loss")
+READER = ("reader, final adapter", "loss")
+NO_BOUND = 1000.0
+"""An epsilon from which on nobody would speak of a bound."""
+
+
+def gathered(run: Path) -> Row:
+    experiment = load_experiment(run / "experiment.yaml")
+    number = experiment.rounds
+    told: list[float | None] = [0.0]
+    if number:
+        report = json.loads((run / "rounds" / f"{number:04d}" / "report.json").read_text())
+        told = [client["metrics"].get("epsilon") for client in report["clients"].values()]
+    split = "test" if (run / "evaluations" / f"test-{number:04d}.json").exists() else "validation"
+    played = json.loads((run / "evaluations" / f"{split}-{number:04d}.json").read_text())
+    return {
+        "run": run.name,
+        "seed": experiment.seed,
+        "demonstrations": experiment.start.options["tasks"],
+        "rounds": number,
+        "learner": experiment.learner.name,
+        "noise_multiplier": experiment.learner.options.get("noise_multiplier"),
+        "epsilon": max(each for each in told if each is not None) if None not in told else None,
+        "split": split,
+        "tasks": {row["world"]: row["episodes"] for row in played["worlds"]},
+        "success": {row["world"]: row["success"] for row in played["worlds"]},
+        "macro": played["macro"],
+        "audit": [
+            {"world": world["world"], "members": world["members"], "others": world["others"], **row}
+            for path in sorted((run / "evaluations").glob(f"audit-{number:04d}-*.json"))
+            for world in json.loads(path.read_text())["worlds"]
+            for row in world["rows"]
+        ],
+    }
+
+
+def settings(rows: Sequence[Row]) -> list[list[Row]]:
+    """Runs that differ by their seed alone, the least epsilon first and those without noise last."""
+
+    def kind(row: Row) -> tuple[Any, ...]:
+        return (
+            row["demonstrations"],
+            row["learner"] == "imitation",
+            row["epsilon"] or 0.0,
+            row["noise_multiplier"] or 0.0,
+        )
+
+    kinds = sorted({kind(row) for row in rows})
+    return [sorted((row for row in rows if kind(row) == one), key=lambda row: row["seed"]) for one in kinds]
+
+
+def aucs(row: Row, world: str, attack: tuple[str, str]) -> list[float]:
+    """None where the control tells members from others: nothing may be read from the other rows then."""
+    found = {(each["seat"], each["attack"]): each for each in row["audit"] if each["world"] == world}
+    if not found or not found[CONTROL]["auc_interval"][0] <= 0.5 <= found[CONTROL]["auc_interval"][1]:
+        return []
+    return [found[attack]["auc"]]
+
+
+def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
+    if not values:
+        return ""
+    if len(values) == 1:
+        return form(values[0])
+    return f"{form(mean(values))} ({form(min(values))} to {form(max(values))})"
+
+
+def table(rows: list[Row]) -> str:
+    lines = []
+    for same in settings(rows):
+        first = same[0]
+        worlds = list(first["success"])
+        audited = list(dict.fromkeys(found["world"] for row in same for found in row["audit"]))
+        lines.append(
+            f"| {first['demonstrations']} | {first['learner']} | {first['noise_multiplier']} | "
+            f"{first['epsilon'] and format(first['epsilon'], '.3g')} | {[row['seed'] for row in same]} | "
+            + " | ".join(
+                spread([row["success"][world] for row in same], lambda value: f"{100 * value:.1f}") for world in worlds
+            )
+            + " | "
+            + spread([row["macro"] for row in same], lambda value: f"{100 * value:.1f}")
+            + " | "
+            + " | ".join(
+                f"{world} {seat[0]}: "
+                + spread([auc for row in same for auc in aucs(row, world, seat)], lambda value: f"{value:.3f}")
+                for world in audited
+                for seat in (CONTROL, HUB, READER)
+            )
+            + " |"
+        )
+    return "\n".join(lines)
+
+
+def above_control(row: Row, world: str) -> list[float]:
+    """AUC of the hub's attack less that on the adapter before any round: the luck of a choice of members goes."""
+    pairs = zip(aucs(row, world, HUB), aucs(row, world, CONTROL), strict=True)
+    return [found - control for found, control in pairs]
+
+
+def draw(rows: list[Row], target: Path) -> None:
+    from matplotlib.figure import Figure
+
+    noisy = [row for row in rows if row["learner"] != "imitation" and row["rounds"]]
+    numbers = sorted({row["demonstrations"] for row in noisy}, reverse=True)
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    success, leak = figure.subplots(1, 2)
+    colours = {"maze": "#dc6900", "textcraft": "#3366cc", "webshop": "#2e8b57"}
+    edge = 3 * max((row["epsilon"] for row in noisy if row["epsilon"] < NO_BOUND), default=1.0)
+    for number, solid in zip(numbers, (True, False), strict=False):
+        of_number = settings([row for row in noisy if row["demonstrations"] == number])
+        at = [min(same[0]["epsilon"], edge) for same in of_number]
+        # Two kinds beside each other where they have no epsilon.
+        at = [place * (0.92 if solid else 1.08) if place == edge else place for place in at]
+        for world in of_number[0][0]["success"]:
+            values = [[100 * row["success"][world] for row in same] for same in of_number]
+            _curve(success, at, values, solid, colours[world], f"{world}, {number:,} per site")
+        for world in dict.fromkeys(found["world"] for same in of_number for row in same for found in row["audit"]):
+            values = [[auc for row in same for auc in above_control(row, world)] for same in of_number]
+            _curve(leak, at, values, solid, colours[world], f"{world}, {number:,} per site")
+    for row in rows:
+        for world, value in row["success"].items() if not row["rounds"] else ():
+            success.axhline(100 * value, color=colours[world], linewidth=0.8, alpha=0.6)
+    success.set(ylabel="success (%)", title="What is learned (thin lines: before any round)", ylim=(0, 100))
+    leak.axhline(0, color="#888888", linewidth=0.8)
+    leak.set(
+        ylabel="AUC above that of the control", title="What a hub can tell (loss, single update)", ylim=(-0.1, 0.35)
+    )
+    for axis in (success, leak):
+        axis.set(xscale="log", xlabel="epsilon (at most)")
+        axis.title.set_fontsize(11)
+        ticks = [tick for tick in (1, 3, 10, 30, 100, 300) if tick < edge / 3]
+        axis.set_xticks([*ticks, edge], [*map(str, ticks), "no\nnoise"])
+        axis.minorticks_off()
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(frameon=False, fontsize=8, loc="upper left")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(target, dpi=130)
+
+
+def _curve(axis: Any, at: list[float], values: list[list[float]], solid: bool, colour: str, label: str) -> None:
+    """The mean over seeds, and every seed as a dot; nothing was measured between the last epsilon and no noise."""
+    face = colour if solid else "white"
+    axis.plot(at[:-1], [mean(each) for each in values[:-1]], linestyle="-" if solid else ":", color=colour, label=label)
+    for place, each in zip(at, values, strict=True):
+        axis.plot([place] * len(each), each, linestyle="", marker="o", markersize=4, color=colour, markerfacecolor=face)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("gather", "table", "draw"))
+    parser.add_argument("paths", type=Path, nargs="+")
+    parser.add_argument("--output", type=Path, help="a JSON file")
+    parser.add_argument("--picture", type=Path, help="a PNG file")
+    given = parser.parse_args()
+    if given.what == "gather":
+        found = [row for same in settings([gathered(run) for run in given.paths]) for row in same]
+        lines = ",\n ".join(map(json.dumps, found))
+        given.output.write_text(f"[\n {lines}\n]\n")
+        return
+    rows = [row for path in given.paths for row in json.loads(path.read_text())]
+    if given.what == "table":
+        print(table(rows))
+    else:
+        draw(rows, given.picture)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What does not go together in an experiment: each file refuses one kind of it, in a sentence."""

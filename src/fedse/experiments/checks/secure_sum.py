@@ -1,0 +1,45 @@
+"""What does not go with a secure sum: whatever needs single updates, or leaves a sum without some of its sites."""
+
+from __future__ import annotations
+
+from fedse.aggregators.rule import ONLY_THE_SUM
+from fedse.experiments.keys import ExperimentKeys
+from fedse.plugins import build, capability
+
+
+def check_secure_sum(experiment: ExperimentKeys) -> None:
+    """Raises `ValueError`."""
+    options = experiment.sending.secure_sum
+    if options is None or not experiment.learning:
+        return
+    if experiment.sharing == "none":
+        raise ValueError("with `sharing: none` nobody sends anything: leave `sending.secure_sum` out")
+    aggregator = experiment.aggregator
+    if not aggregator.foreign and ONLY_THE_SUM not in getattr(build("aggregator", aggregator), "promises", ()):
+        raise ValueError(
+            f"`aggregator: {aggregator.name}` looks at single updates, and `sending.secure_sum` shows their sum alone: use "
+            "one that promises 'only the sum' (docs/aggregators.md), such as `mean`"
+        )
+    if experiment.checks.governance is not None:
+        raise ValueError(
+            "`checks.governance` compares single updates, and `sending.secure_sum` shows their sum alone: leave one of "
+            "them out"
+        )
+    if experiment.has_library or capability(experiment.mix, "needs_plain_mean"):
+        raise ValueError(
+            f"`mix: {experiment.mix.name}` needs to know whose updates are in the broadcast adapter, and "
+            "`sending.secure_sum` tells only how many: leave one of them out"
+        )
+    if experiment.participation.quorum < 1:
+        raise ValueError(
+            "a secure sum needs all sites that were asked, and `participation.quorum` closes rounds without some: "
+            "leave it out"
+        )
+    first = [name for name in experiment.holdings if experiment.joins(name) == 1]
+    measuring = sum(name not in experiment.learners for name in first)
+    adding = experiment.participation.asked(len(first)) - measuring
+    if adding < options.least:
+        raise ValueError(
+            f"`sending.secure_sum.least` is {options.least}, and {adding} clients that learn may be all that are asked in a "
+            "round: choose less, or let more of them take part"
+        )
