@@ -39,7 +39,7 @@ def stretches(trajectory: Trajectory) -> list[int]:
     return [sum(1 for _ in own) for _, own in groupby(trajectory.train_mask)]
 
 
-@pytest.mark.parametrize("recorded_steps", [False, True], ids=["stepwise", "graphed"])
+@pytest.mark.parametrize("recorded_steps", [False, True], ids=["packed", "graphed"])
 def test_rounds_have_the_turns_and_tokens_of_the_recording(
     given: argparse.Namespace,
     benchmarks: Any,
@@ -56,7 +56,7 @@ def test_rounds_have_the_turns_and_tokens_of_the_recording(
     replayed = benchmarks("replayed_round")
     found = replayed.measured(given, lambda so_far: kept.append([one["name"] for one in so_far["stretches"]]), tmp_path)
     assert "error" not in found
-    assert found["decoder"] == ("GraphedDecoder" if recorded_steps else "StepwiseDecoder")
+    assert found["decoder"] == ("GraphedDecoder" if recorded_steps else "PackedDecoder")
     assert ["beginning", "round 1"] in kept, "what was measured is there before the next round begins"
 
     recording = benchmarks("recorded_lengths").recorded(given.recording)

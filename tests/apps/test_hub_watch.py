@@ -31,7 +31,10 @@ from pathlib import Path
 from fedse.apps.sign_of_life import hold, sign_of
 outcome = Path(sys.argv[1])
 sign = hold(sign_of(outcome))
-outcome.write_text(json.dumps({"pid": os.getpid()}))
+# Whoever sees the file reads it.
+part = outcome.with_suffix(".part")
+part.write_text(json.dumps({"pid": os.getpid()}))
+part.rename(outcome)
 time.sleep(60)
 """
 
