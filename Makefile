@@ -16,16 +16,16 @@ FEDSE := $(PIP) --quiet --no-deps --no-build-isolation -e .
 demo: $(DEMO_READY)
 	$(BIN)/fedse demo
 
-# One thread for each of two test processes: more threads than cores wait for each other. Hundreds of commands are started
-# as processes of their own, and what they import is compiled once, also where Python is told not to keep that.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist worksteal
+# One thread for each test process: more threads than cores wait for each other. Three processes on two cores, because tests
+# of real processes, hubs and kills wait more than they compute. Hundreds of commands are started as processes of their own,
+# and what they import is compiled once, also where Python is told not to keep that.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 3 --dist worksteal
 
 test: $(READY)
 	$(PYTEST) -m "not slow and not torture"
 
-# Tests of real processes, hubs and kills wait more than they compute: a third test process fills the gaps.
 test-all: $(READY)
-	$(PYTEST) -n 3 --durations=15 -m "not torture"
+	$(PYTEST) --durations=15 -m "not torture"
 
 # Proofs that take minutes to hours: damaged inputs by the hundred thousand, kills, real weights.
 torture: $(READY)

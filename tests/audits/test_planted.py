@@ -37,6 +37,7 @@ def experiment(**changes: Any) -> Experiment:
     return Experiment(**{**content, **changes})
 
 
+@pytest.mark.slow
 def test_both_bounds_stand_beside_each_other_and_demonstrations_are_audited_as_before(tmp_path: Path) -> None:
     noisy = {"name": "dp_imitation", "noise_multiplier": 4.0, "sampling_rate": 0.5, "epochs": 1, "delta": 1e-4}
     folder = fedse.run(experiment(learner=noisy), tmp_path).folder

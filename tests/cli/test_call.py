@@ -24,6 +24,7 @@ def file(table_experiment: Callable[..., Experiment], tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_file_its_keys_and_an_object_are_the_same_run(file: Path, tmp_path: Path) -> None:
     experiment = fedse.load_experiment(file)
     given = [str(file), file, experiment, experiment.model_dump(mode="json")]
@@ -53,6 +54,7 @@ def test_it_prints_what_happens_where_that_is_wanted(
     assert told.startswith("table: preparing model table\n") and "round 2 of 2 done" in told
 
 
+@pytest.mark.slow
 def test_behind_a_prompt_it_prints_by_itself(file: Path, tmp_path: Path) -> None:
     program = f"import sys; sys.ps1 = '>>> '; import fedse; fedse.run({str(file)!r}, {str(tmp_path)!r})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)

@@ -57,6 +57,7 @@ def digests(runs: Path) -> list[str]:
     return [folder.digest_of(number) for number in range((folder.last_round() or 0) + 1)]
 
 
+@pytest.mark.slow
 def test_a_planted_collapse_is_taken_back_within_one_round(
     five_rounds: Callable[..., Experiment], tmp_path: Path
 ) -> None:

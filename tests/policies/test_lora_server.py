@@ -170,6 +170,7 @@ def test_a_served_model_is_trained_nowhere_and_refused() -> None:
         LoraServerPolicy(Served(), url="http://127.0.0.1:9/v1")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_an_experiment_plays_there_and_learns_here(tmp_path: Path) -> None:
     model = {"name": "tiny", "width": 32, "layers": 2, "context": 512}
     experiment = {

@@ -64,6 +64,7 @@ def test_epsilon_of_one_sampled_step_is_that_of_its_two_densities(sigma: float, 
     assert epsilon(sigma, rate, 1, DELTA) == pytest.approx(solved(delta), rel=0.01)
 
 
+@pytest.mark.slow
 def test_little_noise_is_told_to_protect_nobody_and_quickly() -> None:
     found = [epsilon(noise, 0.1, 60, DELTA) for noise in (0.001, 0.1, 0.29)]
     assert np.isfinite(found).all() and found[0] > 1e6 > found[1] > found[2] > epsilon(0.35, 0.1, 60, DELTA)
@@ -131,6 +132,7 @@ def stirred(start: Adapter) -> Adapter:
     )
 
 
+@pytest.mark.slow
 def test_a_step_is_the_sum_of_cut_gradients_and_noise(tiny: Any, shown: list[Trajectory]) -> None:
     start = stirred(tiny.initial_adapter(0))
     load_adapter(tiny.network, start)
@@ -237,6 +239,7 @@ def test_a_variant_does_not_inherit_that_it_looks_at_nothing_else() -> None:
     assert Success.one_by_one and not Choosy.one_by_one
 
 
+@pytest.mark.slow
 def test_a_spent_budget_ends_learning(tiny: Any, shown: list[Trajectory]) -> None:
     """As where a hub goes on after the rounds that a site agreed to."""
     settings = {"noise_multiplier": 1.0, "sampling_rate": 0.5, "epochs": 1}

@@ -136,6 +136,7 @@ def make_talkative() -> Talkative:
     return Talkative(mode="original", turn_limit=2)
 
 
+@pytest.mark.slow
 def test_many_long_answers_do_not_block_the_worker_processes() -> None:
     episodes = [episode(str(number % 25), number, make_world=make_talkative) for number in range(60)]
     player = Player(ScriptedPolicy(CHAT, wander, slots=60), CHAT, 10_000_000, processes=1)
