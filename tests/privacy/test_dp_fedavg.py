@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from many_sites import many_sites
 from scipy import stats
 
 import fedse
@@ -84,19 +85,7 @@ def test_epsilon_is_the_accountants_over_all_rounds() -> None:
 
 
 def sites(make: Callable[..., Experiment], number: int, **changes: Any) -> Experiment:
-    world = {"worlds": [{"name": "maze", "mode": "original"}]}
-    return make(
-        **{
-            "clients": {f"site{index:03d}": world for index in range(number)},
-            "exploring": False,
-            "rounds": 1,
-            "model": {"name": "table", "rows": 64},
-            "start": {"name": "demonstrations", "tasks": 1},
-            "evaluation": {"tasks": 1, "test_tasks": 0, "tasks_per_round": 0},
-            "checks": {"max_ratio": None},
-            **changes,
-        }
-    )
+    return many_sites(make, number, **{"rounds": 1, "checks": {"max_ratio": None}, **changes})
 
 
 @pytest.mark.slow

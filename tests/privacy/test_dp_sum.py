@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from many_sites import many_sites
 from scipy import stats
 
 pytest.importorskip("cryptography")
@@ -158,20 +159,8 @@ def test_a_site_refuses_sums_that_would_tell_more_than_was_agreed() -> None:
 
 
 def sites(make: Any, number: int, **changes: Any) -> Any:
-    world = {"worlds": [{"name": "maze", "mode": "original"}]}
-    return make(
-        **{
-            "clients": {f"site{index:03d}": world for index in range(number)},
-            "exploring": False,
-            "rounds": 2,
-            "model": {"name": "table", "rows": 64},
-            "start": {"name": "demonstrations", "tasks": 1},
-            "evaluation": {"tasks": 1, "test_tasks": 0, "tasks_per_round": 0},
-            "aggregator": {"name": "dp_sum", "clip": 0.5, "simulation": True},
-            **SUMMING,
-            **changes,
-        }
-    )
+    noisy = {"name": "dp_sum", "clip": 0.5, "simulation": True}
+    return many_sites(make, number, **{"rounds": 2, "aggregator": noisy, **SUMMING, **changes})
 
 
 @pytest.mark.slow
