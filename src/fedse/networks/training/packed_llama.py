@@ -28,7 +28,7 @@ from fedse.networks.training.cross_entropy import (
 )
 from fedse.networks.training.layer_operations import LayerOperations, PlainOperations, Rotary
 from fedse.networks.training.lora_vector import LoraVector
-from fedse.networks.training.low_rank import Pair, adapted_linear
+from fedse.networks.training.low_rank import Adapted, Pair, adapted_linears
 from fedse.networks.training.packed_attention import QKV, Segments, packed_attention
 from fedse.stopwatch import during
 
@@ -231,8 +231,8 @@ def _projected(inputs: torch.Tensor, matrices: tuple[_Matrix, ...], factors: Fac
     def pair(matrix: _Matrix) -> Pair | None:
         return None if matrix.factors is None else (factors[matrix.factors], factors[matrix.factors + 1])
 
-    outputs = [adapted_linear(inputs, matrix.weight, matrix.bias, pair(matrix), matrix.scale) for matrix in matrices]
-    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+    layers = [Adapted(matrix.weight, matrix.bias, pair(matrix)) for matrix in matrices]
+    return adapted_linears(inputs, layers, next((one.scale for one in matrices if one.factors is not None), 0.0))
 
 
 class _FactorLayout:
