@@ -85,7 +85,7 @@ def moved(runs: Sequence[Run]) -> dict[str, float]:
     trajectory, mean over the steps of a lesson. Nothing for rules that tell neither."""
     lessons = [_lesson(report, site) for run in runs for report in run.rounds for site in report["clients"]]
     for better, worse in BETTER_AND_WORSE:
-        both = [(lesson[better], lesson[worse]) for lesson in lessons if better in lesson]
+        both = [(lesson[better], lesson[worse]) for lesson in lessons if better in lesson and worse in lesson]
         if both:
             return {
                 "lessons": len(both),
