@@ -198,6 +198,9 @@ def against(control: Sequence[Run], others: Mapping[str, Sequence[Run]]) -> dict
     tested: list[tuple[str, str, Difference]] = []
     for name, runs in others.items():
         seeds = {run.seed for run in runs} & {run.seed for run in control}
+        if not seeds:
+            found[name] = {"seeds": []}
+            continue
         ours, theirs = ([run for run in group if run.seed in seeds] for group in (runs, control))
         found[name] = {"seeds": sorted(seeds), **paired_by_seed(ours, theirs)}
         tested += [
