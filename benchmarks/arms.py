@@ -97,15 +97,11 @@ def as_many_shown(note: Mapping[str, Any]) -> list[str]:
 
     >>> rounds = [{"hinted": 3}, {"hinted": 4}]
     >>> as_many_shown({"sites": {"maze": {"shown": 20, "rounds": rounds}}})
-    ['clients.maze.start.name=demonstrations', 'clients.maze.start.tasks=27']
+    ['clients.maze.start.tasks=27']
     """
     return [
-        setting
+        f"clients.{client}.start.tasks={site['shown'] + total(site, 'hinted')}"
         for client, site in note["sites"].items()
-        for setting in (
-            f"clients.{client}.start.name=demonstrations",
-            f"clients.{client}.start.tasks={site['shown'] + total(site, 'hinted')}",
-        )
     ]
 
 
