@@ -4,7 +4,7 @@ python benchmarks/bad_site_table.py runs/bad_sites/*.json --output docs/results/
 
 refused    updates of bad sites that the checks which are on by default refuse, of how many
 moved      distance of the last adapter from that of the same aggregator with honest sites, as a share of how far that went
-success    of held-out tasks in the worlds of the honest sites, greedy; macro, with each world; means over seeds
+success    of held-out tasks in the worlds of the honest sites, greedy; macro, each world in the order of names; means over seeds
 back door  share of TextCraft's held-out tasks that begin with the chosen action: with the phrase, and without it
 """
 
@@ -56,7 +56,8 @@ def macro(found: dict[str, Any]) -> float:
 
 def row(cell: Cell) -> str:
     seeds = cell["seeds"]
-    worlds = " / ".join(f"{100 * fmean(found['success'][name] for found in seeds):.0f}" for name in seeds[0]["success"])
+    names = sorted(seeds[0]["success"])
+    worlds = " / ".join(f"{100 * fmean(found['success'][name] for found in seeds):.0f}" for name in names)
     macros = [macro(found) for found in seeds]
     spread = f" ({min(macros):.0f} to {max(macros):.0f})" if len(seeds) > 1 else ""
     times = sum(found["refused"] for found in seeds)
