@@ -4,7 +4,7 @@ python benchmarks/bad_site_table.py runs/bad_sites/*.json --output docs/results/
 
 refused    updates of bad sites that the checks which are on by default refuse, of how many
 moved      distance of the last adapter from that of the same aggregator with honest sites, as a share of how far that went
-success    of held-out tasks in the worlds of the honest sites, greedy; macro, each world in the order of names; means over seeds
+success    of held-out tasks in the worlds of the honest sites, greedy; macro, worlds by name; means over seeds
 back door  share of TextCraft's held-out tasks that begin with the chosen action: with the phrase, and without it
 """
 

@@ -9,8 +9,8 @@ random (`shapes.py`), so replies would not end and nothing would succeed. Theref
 explore tasks whose observations, replies, turns and outcomes have the lengths of a recorded SmolLM2 run
 (`recorded_lengths.py`), and begin with as many of its successes as `--demonstrations` says. Worlds cost nothing here: what
 real ones take on the host comes on top. Each site is evaluated on one task before the first round and after the last, as
-an experiment has to. One adapter learns at a time, as in `sizes.py`; `--adapters-at-once 5` is what a run on a GPU does by
-itself and takes more memory.
+an experiment has to. One adapter learns at a time, as in `sizes.py`; `--adapters-at-once 5` is what networks of up to 4 GiB
+do by themselves on a GPU, and takes more memory.
 
 The first round records CUDA graphs; a later one shows what a round takes from then on. `--out` is written after every round,
 so that a run that is cut off keeps what it has. Every span waits for the GPU; with `--overlap` none does, rounds are

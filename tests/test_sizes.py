@@ -100,7 +100,7 @@ def test_hours_are_tokens_divided_by_speeds(benchmarks: Any) -> None:
         "weights_gib": 14.2,
         "kept_kib_per_token": 56.0,
         "decoder": "GraphedDecoder",
-        "pass": "RecordedPass",
+        "pass": "PackedPass",
         "sampled_per_second": 1_570,
         "share_of_limit": 0.5,
         "prefilled_per_second": 2_230,

@@ -256,5 +256,5 @@ def test_public_names_load_no_torch() -> None:
 def test_a_mistyped_name_still_gets_a_hint(table_experiment: Make) -> None:
     with pytest.raises(BadInput, match="did you mean 'uniform'"):
         table_experiment(curriculum="unifrom")
-    with pytest.raises(BadInput, match="Known: drift; a class of your own"):
+    with pytest.raises(BadInput, match="Known: drift, pass_at_k; a class of your own"):
         table_experiment(probes=["leaks"])

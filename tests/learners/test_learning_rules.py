@@ -167,6 +167,11 @@ def test_kto_is_the_papers_loss_with_the_batch_mean_as_reference_point(spread: f
     assert_autograd_agrees(KtoLoss(0.2, 1.5, 0.8), scored([1.0, -1.0, 1.0, -1.0], spread=spread), written)
 
 
+def test_a_batch_without_failures_says_nothing_about_them() -> None:
+    assert KtoLoss(0.2, 1.0, 1.0).weigh(scored([1.0] * 4)).told.keys() == {"success_log_ratio"}
+    assert SppoLoss(1.0, length_normalized=False).weigh(scored([-0.5] * 4)).told.keys() == {"loser_log_ratio"}
+
+
 @pytest.mark.parametrize(("normalized", "over"), [(False, sums), (True, means)])
 def test_dpo_is_the_papers_loss_of_pairs(normalized: bool, over: Any) -> None:
     def written(now: list[torch.Tensor], before: list[torch.Tensor], _: list[float]) -> torch.Tensor:

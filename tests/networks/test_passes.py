@@ -81,7 +81,7 @@ def test_ways_to_save_memory_change_no_gradient(monkeypatch: pytest.MonkeyPatch)
     examples = conversations(40, 25, 150, 12)
     wanted = padded_gradient(network, examples)
     assert_same(gradient_of(pass_for(network, checkpointing=True), examples, 9), wanted)
-    for limit in ("_MOST_BYTES", "_HIGHEST_RANK"):
+    for limit in ("_LARGE", "_HIGHEST_RANK"):
         with monkeypatch.context() as changed:
             changed.setattr(packed_llama, limit, 0)
             assert_same(gradient_of(pass_for(network, checkpointing=False), examples, 9), wanted)

@@ -14,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from fedse.learners.imitation import Imitation
 from fedse.models.tiny import Tiny
 from fedse.networks.swap import load_adapter
+from fedse.networks.training import packed_llama
 from fedse.networks.training.lora_vector import LoraVector
 from fedse.networks.training.packed_llama import PackedLlama
 from fedse.networks.training.padded_network import PaddedNetwork
@@ -220,3 +221,17 @@ def test_adapters_trained_at_once_never_record_in_the_same_stream() -> None:
             torch.cuda.Stream()
         passes.append(first.beside())
     assert len({through._graphs._stream.cuda_stream for through in passes}) == len(passes)
+
+
+def test_a_large_network_is_neither_recorded_nor_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its packs would be padded to the sizes of graphs, and one adapter's batch fills the card."""
+    assert Imitation(Tiny(device="cuda", dtype="bfloat16")).at_once > 1
+    monkeypatch.setattr(packed_llama, "_LARGE", 0)
+    assert Imitation(Tiny(device="cuda", dtype="bfloat16")).at_once == 1
+    net, examples = network(torch.bfloat16), conversations(400, 250, opening=90, vocabulary=1000)
+    through = pass_for(net, checkpointing=False)
+    assert type(through) is PackedPass
+    loss, tokens = through.add_gradient(examples, 90, 1.0)
+    assert tokens == 400 + 250 - 90
+    _, true = padded_gradient(net.float(), examples)
+    assert distance(through.vector.gradient, true) < 0.15 and loss.item() > 0

@@ -50,7 +50,7 @@ class ImitationOptions(PluginOptions):
     adapters_at_once: int | None = Field(default=None, ge=1, le=16)
     """Adapters that one process trains at the same time, where it holds several sites and no round has a deadline. They
     share `tokens_at_once`, and learn one after another where a trajectory is longer than the share. The results are the
-    same but for roundings. null is 5 on a GPU and 1 elsewhere."""
+    same but for roundings. null is 5 on a GPU for networks of up to 4 GiB and 1 elsewhere."""
     checkpointing: bool = False
     """Computes the inside of each layer twice instead of keeping it: saves memory, takes longer."""
     max_grad_norm: Annotated[float | Ramp, Scheduled(above=0)] = 1.0
@@ -93,7 +93,8 @@ class Imitation:
         # Who overrides how one adapter is learned means all of them.
         if type(self).learn is not Imitation.learn or self._passes.alone:
             return 1
-        return self.options.adapters_at_once or (_ADAPTERS_ON_GPU if self._on_gpu else 1)
+        several = self._on_gpu and self._passes.several_pay
+        return self.options.adapters_at_once or (_ADAPTERS_ON_GPU if several else 1)
 
     @property
     def _on_gpu(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedse.objectives.objective import Scored, Weighed
+from fedse.objectives.objective import Scored, Weighed, means
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,5 @@ class KtoLoss:
         return Weighed(
             [np.full(len(item.now), slope) for item, slope in zip(batch, slopes, strict=True)],
             float((weights * (1 - values)).mean()),
-            {
-                "success_log_ratio": float(ratios[signs > 0].mean()) if (signs > 0).any() else 0.0,
-                "failure_log_ratio": float(ratios[signs < 0].mean()) if (signs < 0).any() else 0.0,
-            },
+            means({"success_log_ratio": ratios[signs > 0], "failure_log_ratio": ratios[signs < 0]}),
         )

@@ -63,6 +63,11 @@ class Weighed:
     """For each example, other tokens that count, where a rule has such. Their loss is added to `loss` by the pass."""
 
 
+def means(measured: Mapping[str, Values]) -> dict[str, float]:
+    """To be told. A batch that has nothing of a kind says nothing about it: a zero would pull the lesson's mean down."""
+    return {name: float(values.mean()) for name, values in measured.items() if values.size}
+
+
 class Objective(Protocol):
     """A rule that needs to know how likely the tokens are."""
 

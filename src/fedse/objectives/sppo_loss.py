@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedse.objectives.objective import Scored, Weighed
+from fedse.objectives.objective import Scored, Weighed, means
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,5 @@ class SppoLoss:
                 for item, gap, length in zip(batch, missing, lengths, strict=True)
             ],
             float((missing**2).mean() / 2),
-            {
-                "winner_log_ratio": float(ratios[wins > 0].mean()) if (wins > 0).any() else 0.0,
-                "loser_log_ratio": float(ratios[wins < 0].mean()) if (wins < 0).any() else 0.0,
-            },
+            means({"winner_log_ratio": ratios[wins > 0], "loser_log_ratio": ratios[wins < 0]}),
         )

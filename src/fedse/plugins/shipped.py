@@ -64,6 +64,7 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "probe": {
         "drift": "fedse.probes.drift:Drift",
+        "pass_at_k": "fedse.probes.pass_at_k:PassAtK",
     },
     "filter": {
         "success": "fedse.filters.success:Success",

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from fedse.networks.attention_backends import for_any_length
 from fedse.networks.decoding.slot_cache import SlotCache
 
 
@@ -24,14 +25,15 @@ class NetworkForward:
     def logits(self, ids: torch.Tensor, mask: torch.Tensor, cache: SlotCache, keep: torch.Tensor) -> torch.Tensor:
         """Next-token logits of each row after its token `keep`."""
         single = ids.shape[1] == 1
-        logits: torch.Tensor = self.network(
-            input_ids=ids,
-            attention_mask=self._masks(mask, cache),
-            position_ids=cache.positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1 if single else keep,
-        ).logits
+        with for_any_length():
+            logits: torch.Tensor = self.network(
+                input_ids=ids,
+                attention_mask=self._masks(mask, cache),
+                position_ids=cache.positions,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1 if single else keep,
+            ).logits
         return logits[:, 0] if single else logits.diagonal().T
 
     def _masks(self, mask: torch.Tensor, cache: SlotCache) -> torch.Tensor | dict[str, torch.Tensor]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fedse.networks.swap import load_adapter, train_only
+from fedse.networks.training.packed_llama import is_large
 from fedse.networks.training.parallel_passes import ParallelPasses
 from fedse.networks.training.passes import Pass, pass_for
 from fedse.stopwatch import during
@@ -26,6 +27,11 @@ class KeptPasses:
     def alone(self) -> bool:
         """Whether only one adapter can be trained at a time. Not known before there was a first one."""
         return self._kept is not None and self._kept.alone
+
+    @property
+    def several_pay(self) -> bool:
+        """Whether a GPU has room for several adapters' batches at a time."""
+        return not is_large(self._network)
 
     def suit(self, starts: Iterable[Adapter]) -> bool:
         """Whether what is kept does for all of these."""

@@ -28,14 +28,14 @@ from fedse.networks.training.cross_entropy import (
 )
 from fedse.networks.training.layer_operations import LayerOperations, PlainOperations, Rotary
 from fedse.networks.training.lora_vector import LoraVector
-from fedse.networks.training.low_rank import Pair, adapted_linear
+from fedse.networks.training.low_rank import Adapted, Pair, adapted_linears
 from fedse.networks.training.packed_attention import QKV, Segments, packed_attention
 from fedse.stopwatch import during
 
 _STEADY_ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings that do not depend on how long the longest conversation is."""
-_MOST_BYTES = 4 * 2**30
-"""Joining matrices makes a second copy of them. Larger networks gain little by it and would need much memory."""
+_LARGE = 4 * 2**30
+"""Bytes of a network whose batches fill a GPU."""
 _HIGHEST_RANK = 64
 """Of a module, to be joined with others: the joined B's are mostly zeros."""
 
@@ -95,12 +95,13 @@ class PackedLlama:
         self._checkpointing = checkpointing
         self.device, self.dtype = llama.device, llama.dtype
         self._kernel, self._operations = kernel_for(self.device, self.dtype), _operations_for(self.device)
-        self.can_be_recorded = isinstance(self._kernel, CudaFlash)
-        """Whether a CUDA graph can hold a pass: no loop that depends on the pack."""
+        # A CUDA graph holds a pass without a loop that depends on the pack. What it saves, the time to launch kernels, is
+        # nothing to a large network, whose packs would be padded to the sizes of graphs.
+        self.worth_recording = isinstance(self._kernel, CudaFlash) and not is_large(network)
         layout = _FactorLayout(vector)
         rank = max(sum(len(pair.down) for pair in linear.pairs) for linear in llama.linears())
-        size = sum(parameter.nbytes for parameter in network.parameters())
-        make = layout.joined if size <= _MOST_BYTES and rank <= _HIGHEST_RANK else layout.apart
+        # Joining makes a second copy of all matrices.
+        make = layout.joined if rank <= _HIGHEST_RANK and not is_large(network) else layout.apart
         self._layers = [layer.each(make) for layer in llama.layers]
         self._order, self._places, self._shapes = layout.done(self.device)
 
@@ -213,6 +214,11 @@ class PackedLlama:
         return functional.rms_norm(inputs, weight.shape, weight, self._llama.epsilon)
 
 
+def is_large(network: Any) -> bool:
+    """Whether one adapter's batch fills a GPU, so that few and large operations gain little over many."""
+    return bool(sum(parameter.nbytes for parameter in network.parameters()) > _LARGE)
+
+
 def _operations_for(device: torch.device) -> LayerOperations:
     if device.type == "cuda" and find_spec("triton") is not None:
         from fedse.networks.training.triton_operations import TritonOperations
@@ -225,8 +231,8 @@ def _projected(inputs: torch.Tensor, matrices: tuple[_Matrix, ...], factors: Fac
     def pair(matrix: _Matrix) -> Pair | None:
         return None if matrix.factors is None else (factors[matrix.factors], factors[matrix.factors + 1])
 
-    outputs = [adapted_linear(inputs, matrix.weight, matrix.bias, pair(matrix), matrix.scale) for matrix in matrices]
-    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+    layers = [Adapted(matrix.weight, matrix.bias, pair(matrix)) for matrix in matrices]
+    return adapted_linears(inputs, layers, next((one.scale for one in matrices if one.factors is not None), 0.0))
 
 
 class _FactorLayout:

@@ -70,7 +70,7 @@ def pass_for(network: Any, checkpointing: bool) -> Pass:
     vector = LoraVector(network)
     if PackedLlama.suits(network):
         llama = PackedLlama(network, vector, checkpointing)
-        return (RecordedPass if llama.can_be_recorded else PackedPass)(vector, llama)
+        return (RecordedPass if llama.worth_recording else PackedPass)(vector, llama)
     return PaddedPass(vector, PaddedNetwork(network, vector, checkpointing))
 
 
