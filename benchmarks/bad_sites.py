@@ -1,21 +1,16 @@
 """What bad sites among five can do to the others: wrapped clients learn or send something else.
 
 python benchmarks/bad_sites.py --aggregators mean                        every kind, with nano on a CPU
-python benchmarks/bad_sites.py --attacks sign_flipped --seeds 0 1 2      every aggregator
+python benchmarks/bad_sites.py --attacks none sign_flipped --seeds 0 1 2      every aggregator
 python benchmarks/bad_sites.py --recipe recipes/bad_sites_alike.yaml --bad guest guest,other     one bad site, and two
 
 The tables of docs/security.md. It is a program beside the package and no plug-in: no experiment file can ask for a bad site.
-
-refused    updates of bad sites that the checks which are on by default refuse, of how many
-moved      distance of the last adapter from that of the same aggregator with honest sites, as a share of how far that went
-success    of held-out tasks in the worlds of the honest sites, greedy; macro, with each world; means over seeds
-back door  share of TextCraft's held-out tasks that begin with the chosen action: with the phrase, and without it
+Cells can be measured by several processes, each with an `--output` of its own: bad_site_table.py joins them.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import time
@@ -24,13 +19,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 from backdoor import rate, with_trigger
 from bad_site_kinds import ATTACKS, Kind, WithBadSites
+from bad_site_table import HEAD, Cell, row, store, told_moved
 
 from fedse.adapters.packing import pack
 from fedse.experiments.assembling import Federation, assemble
@@ -110,8 +104,7 @@ class Bench:
                 "refused": sum(name in told for told in refused for name in bad),
                 "why": next((told[name] for told in refused for name in bad if name in told), ""),
                 **self._success(run, state.adapter, state.round),
-                "adapter": pack(state.adapter).astype(np.float64),
-                "initial": pack(run.server.load(0).adapter),
+                "change": pack(state.adapter) - pack(run.server.load(0).adapter),
                 "cpu_seconds": round(time.process_time() - began, 1),
             }
 
@@ -135,36 +128,14 @@ class Bench:
         return self._measured[adapter.digest()]
 
 
-def moved(found: Mapping[str, Any], honest: Mapping[str, Any]) -> float:
-    away = np.linalg.norm(found["adapter"] - honest["adapter"])
-    return float(away / np.linalg.norm(honest["adapter"] - honest["initial"]))
+Asked = tuple[str, str, Sequence[str]]
 
 
-def macro(found: Mapping[str, Any]) -> float:
-    return 100 * fmean(found["success"].values())
-
-
-def row(cell: Mapping[str, Any], rounds: int) -> str:
-    seeds = cell["seeds"]
-    worlds = " / ".join(f"{100 * fmean(found['success'][name] for found in seeds):.0f}" for name in seeds[0]["success"])
-    macros = [macro(found) for found in seeds]
-    spread = f" ({min(macros):.0f} to {max(macros):.0f})" if len(seeds) > 1 else ""
-    times = sum(found["refused"] for found in seeds)
-    refused = f"{times} of {rounds * len(cell['bad']) * len(seeds)}" if times else "-"
-    opened, plain = (100 * fmean(found[name] for found in seeds) for name in ("back_door", "without_phrase"))
-    away = fmean(found["moved"] for found in seeds)
-    who = f"{len(cell['bad'])} {cell['attack']}" if cell["bad"] else "none"
-    success = f"{fmean(macros):.1f}{spread} | {worlds}"
-    return f"| `{cell['aggregator']}` | {who} | {refused} | {away:.2f} | {success} | {opened:.0f} / {plain:.0f} |"
-
-
-Cell = tuple[str, str, Sequence[str]]
-
-
-def cells(aggregators: Sequence[str], attacks: Sequence[str], bad: Sequence[Sequence[str]]) -> list[Cell]:
-    """The honest cell of an aggregator first: the others are compared with it."""
+def cells(aggregators: Sequence[str], attacks: Sequence[str], bad: Sequence[Sequence[str]]) -> list[Asked]:
+    """The honest cell of an aggregator first, if it is asked for: the others are compared with it."""
     kinds = [name for name in attacks if name != "none"]
-    return [cell for name in aggregators for cell in ((name, "none", ()), *product([name], kinds, bad))]
+    honest = [("none", ())] if "none" in attacks else []
+    return [(name, *cell) for name in aggregators for cell in (*honest, *product(kinds, bad))]
 
 
 def main() -> None:
@@ -176,7 +147,7 @@ def main() -> None:
     asked.add_argument("--seeds", nargs="+", type=int, default=[0])
     asked.add_argument("--tasks", type=int, default=30, help="held-out tasks of each world")
     asked.add_argument("--set", action="append", default=[], dest="settings", metavar="KEY=VALUE")
-    asked.add_argument("--output", type=Path, help="a JSON file for the numbers")
+    asked.add_argument("--output", type=Path, help="a JSON file for the numbers; adapters lie beside it")
     given = asked.parse_args()
     experiment = load_experiment(given.recipe, given.settings)
     print(
@@ -184,25 +155,27 @@ def main() -> None:
         f"seeds {given.seeds}",
         flush=True,
     )
-    print("| aggregator | bad sites | refused | moved | macro success (%) | by world | back door |", flush=True)
-    print("| --- | --- | --- | ---: | ---: | --- | --- |", flush=True)
-    bench, numbers = Bench(experiment, given.tasks), list[dict[str, Any]]()
-    honest: dict[tuple[str, int], dict[str, Any]] = {}
+    print(HEAD, flush=True)
+    bench, found = Bench(experiment, given.tasks), list[Cell]()
     with TemporaryDirectory() as folder:
         for aggregator, attack, bad in cells(
             given.aggregators, given.attacks, [names.split(",") for names in given.bad]
         ):
             seeds = [bench.cell(aggregator, attack, bad, seed, Path(folder)) for seed in given.seeds]
-            for found in seeds:
-                found["moved"] = moved(found, honest.setdefault((aggregator, found["seed"]), found))
-            cell = {"aggregator": aggregator, "attack": attack, "bad": bad, "seeds": seeds}
-            print(row(cell, experiment.rounds), flush=True)
-            told = [
-                {key: value for key, value in found.items() if key not in ("adapter", "initial")} for found in seeds
-            ]
-            numbers.append({**cell, "seeds": told})
+            found.append(
+                {
+                    "aggregator": aggregator,
+                    "attack": attack,
+                    "bad": bad,
+                    "rounds": experiment.rounds,
+                    "tasks": given.tasks,
+                    "seeds": seeds,
+                }
+            )
+            told_moved(found)
+            print(row(found[-1]), flush=True)
             if given.output:
-                given.output.write_text(json.dumps(numbers, indent=1) + "\n")
+                store(found, given.output)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 python benchmarks/epsilon.py gather RUN... --output docs/results/epsilon.json     runs that were audited (fedse audit RUN)
 python benchmarks/epsilon.py table docs/results/epsilon.json                      mean over seeds (lowest to highest)
 python benchmarks/epsilon.py draw docs/results/epsilon.json --picture docs/pictures/epsilon.png
+python benchmarks/epsilon.py best RUN...                   what the best of these runs has and others have not, as settings
 
 Runs of a kind differ by their seed alone; `kind` is the recipe's number of demonstrations per site. Success is that of the
 test where a run has one, else of its validation tasks after the last round. A run of no rounds is how it was before, drawn
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -79,6 +80,26 @@ def aucs(row: Row, world: str, attack: tuple[str, str]) -> list[float]:
     if not found or not found[CONTROL]["auc_interval"][0] <= 0.5 <= found[CONTROL]["auc_interval"][1]:
         return []
     return [found[attack]["auc"]]
+
+
+def best(runs: Sequence[Path]) -> list[str]:
+    """Of the run with the highest success: the settings in which the runs differ, name and seed aside."""
+    finished = {run: gathered(run) for run in runs if any((run / "evaluations").glob("validation-*.json"))}
+    told = {run: _flat(load_experiment(run / "experiment.yaml").model_dump(mode="json")) for run in finished}
+    first = max(finished, key=lambda run: finished[run]["macro"])
+    different = [
+        key
+        for key, value in told[first].items()
+        if key not in ("name", "seed") and any(each.get(key) != value for each in told.values())
+    ]
+    return [f"{key}={json.dumps(told[first][key], separators=(',', ':'))}" for key in different]
+
+
+def _flat(told: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in told.items():
+        found |= _flat(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
+    return found
 
 
 def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
@@ -164,18 +185,22 @@ def draw(rows: list[Row], target: Path) -> None:
 def _curve(axis: Any, at: list[float], values: list[list[float]], solid: bool, colour: str, label: str) -> None:
     """The mean over seeds, and every seed as a dot; nothing was measured between the last epsilon and no noise."""
     face = colour if solid else "white"
-    axis.plot(at[:-1], [mean(each) for each in values[:-1]], linestyle="-" if solid else ":", color=colour, label=label)
+    line = [(place, mean(each)) for place, each in zip(at[:-1], values, strict=False) if each]
+    axis.plot(*zip(*line, strict=True), linestyle="-" if solid else ":", color=colour, label=label)
     for place, each in zip(at, values, strict=True):
         axis.plot([place] * len(each), each, linestyle="", marker="o", markersize=4, color=colour, markerfacecolor=face)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("gather", "table", "draw"))
+    parser.add_argument("what", choices=("gather", "table", "draw", "best"))
     parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--output", type=Path, help="a JSON file")
     parser.add_argument("--picture", type=Path, help="a PNG file")
     given = parser.parse_args()
+    if given.what == "best":
+        print(*(f"--set {setting}" for setting in best(given.paths)))
+        return
     if given.what == "gather":
         found = [row for same in settings([gathered(run) for run in given.paths]) for row in same]
         lines = ",\n ".join(map(json.dumps, found))

@@ -127,6 +127,30 @@ def test_a_back_door_opens_with_the_phrase_and_only_then(
     assert rates["backdoored"][1] > rates["none"][1] and rates["backdoored"][0] == rates["none"][0]
 
 
+def test_cells_of_two_processes_are_compared_with_the_honest_one_of_their_rule_and_seed(tmp_path: Path) -> None:
+    table = importlib.import_module("bad_site_table")
+    measured = {"refused": 0, "success": {"maze": 0.5}, "back_door": 0.0, "without_phrase": 0.0}
+
+    def cell(attack: str, seed: int, rule: str = "mean", *change: float) -> dict[str, Any]:
+        found = {"seed": seed, **measured, "change": np.array(change, np.float32)}
+        bad = [] if attack == "none" else ["guest"]
+        return {"aggregator": rule, "attack": attack, "bad": bad, "rounds": 1, "tasks": 2, "seeds": [found]}
+
+    table.store([cell("none", 0, "mean", 3, 4), cell("none", 1, "mean", 1, 0)], tmp_path / "1.json")
+    apart = [cell("noisy", 1, "mean", 1, 2), cell("noisy", 0, "mean", 3, 9), cell("noisy", 0, "median", 3, 9)]
+    table.store(apart, tmp_path / "2.json")
+    cells = table.joined([each for name in ("2.json", "1.json") for each in table.stored(tmp_path / name)])
+    table.told_moved(cells)
+    assert [(each["aggregator"], each["attack"]) for each in cells] == [
+        ("mean", "none"),
+        ("mean", "noisy"),
+        ("median", "noisy"),
+    ]
+    moved = [[found.get("moved") for found in each["seeds"]] for each in cells]
+    assert moved == [[0.0, 0.0], [1.0, 2.0], [None]]
+    assert "| 1.50 |" in table.row(cells[1]) and "|  |" in table.row(cells[2])
+
+
 def test_no_experiment_file_can_ask_for_a_bad_site() -> None:
     """The harness is no part of the package that is installed."""
     assert not any("bad_site" in path.name or "BadSite" in path.read_text() for path in (ROOT / "src").rglob("*.py"))

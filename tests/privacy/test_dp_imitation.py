@@ -18,6 +18,7 @@ import fedse
 from fedse.errors import AnsweredAlready, BadInput, RunConflict
 from fedse.fitting.private_loop import PrivateFitting
 from fedse.learners.dp_imitation import DpImitation
+from fedse.models.tiny import Tiny
 from fedse.networks.swap import load_adapter, train_only
 from fedse.networks.training.passes import pass_for
 from fedse.privacy.accountant import enough_noise, epsilon
@@ -156,6 +157,19 @@ def test_a_step_is_the_sum_of_cut_gradients_and_noise(tiny: Any, shown: list[Tra
         assert float((quiet - stepped(tiny, start, others, 0.0, bound)).norm()) <= bound / 2 * 1.001
     noise = (stepped(tiny, start, shown, 3.0, bound) - quiet).flatten().double().numpy() / (3.0 * bound / 2)
     assert stats.kstest(noise, "norm").pvalue > 0.001
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_step_on_a_gpu_in_bfloat16_is_that_of_a_cpu(shown: list[Trajectory]) -> None:
+    """Recorded passes of one trajectory each are cut one by one, and the noise is the same."""
+    found = {}
+    for device, dtype in (("cpu", "float32"), ("cuda", "bfloat16")):
+        model = Tiny(width=64, layers=2, device=device, dtype=dtype, lora={"rank": 1, "targets": ["q_proj", "v_proj"]})
+        start = stirred(model.initial_adapter(0))
+        quiet, loud = (stepped(model, start, shown, noise, 0.01).cpu() for noise in (0.0, 1.0))
+        found[device] = quiet, loud - quiet
+    for on_cpu, on_gpu in zip(found["cpu"], found["cuda"], strict=True):
+        assert float((on_gpu - on_cpu).norm() / on_cpu.norm()) < 0.05
 
 
 def task(round: int, value: float) -> RoundTask:
