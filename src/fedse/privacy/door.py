@@ -137,10 +137,10 @@ def _masked(
 ) -> ClientUpdate:
     """Every member adds something to the sum, if only zeros: without its masks nobody could open it."""
     vector = update.vector if share is None else share.hidden(update.vector, broadcast, task)
-    hidden = Encoded("sum32" if member.options.bits == 32 else "sum64", member.masked(vector, broadcast, task))
+    form = member.fixed_point(task)
+    hidden = Encoded(form.precision, member.masked(vector, broadcast, task))
     metrics = dict(update.metrics)
     # As a share of a change with a part of the noise on it, rounding would tell how long that one is.
     if share is None and update.vector is not None:
-        arrives = member.options.fixed_point(len(task.participants)).arrives(update.vector, broadcast)
-        metrics["rounding"] = loss(update.vector, arrives, broadcast)
+        metrics["rounding"] = loss(update.vector, form.arrives(update.vector, broadcast), broadcast)
     return replace(update, vector=None, encoded=hidden, metrics=metrics)
