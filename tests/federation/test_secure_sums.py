@@ -189,7 +189,7 @@ def test_a_secure_sum_leads_to_the_adapter_of_updates_in_the_clear(
     for name, tensor in clear.tensors.items():
         assert np.abs(masked.adapter.tensors[name] - tensor).max() < away
     told = report(masked.folder, 1)["clients"]["east"]
-    assert 0 <= told["metrics"]["rounding"] < 1e-6
+    assert "loss" in told["metrics"] and "rounding" not in told["metrics"], "it would tell how long the update is"
     values = clear.tensors["table.lora_B.weight"].size if aggregator == "rolora" else clear.size
     assert told["bytes"] == bits // 8 * (values + 1)
 

@@ -73,10 +73,6 @@ class FixedPoint:
         further = [*(self._digits(float(np.sum(change**2))) if self.squares else []), 1]
         return np.concatenate([whole, np.array(further, dtype=self.dtype)])
 
-    def arrives(self, vector: Vector, broadcast: Vector) -> Vector:
-        """What a sum of this update alone would hold, to measure the rounding."""
-        return self.mean(self.summand(vector, broadcast), broadcast)
-
     def added(self, total: Residues) -> int:
         """How many sites had learned something."""
         return int(total[-1])
