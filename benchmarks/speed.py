@@ -4,6 +4,7 @@ python benchmarks/speed.py gpu            one NVIDIA GPU; `fedse models pull smo
 python benchmarks/speed.py cpu            one thread
 python benchmarks/speed.py gpu --static   also beside `generate` with a static cache, which takes minutes to compile
 python benchmarks/speed.py cpu --out speed_cpu
+python benchmarks/speed.py gpu --only rollouts learning sizes    what the last table, of limits, is made of
 
 Nothing is measured here: the other benchmarks and `fedse profile` run one after the other, each in a process of its own,
 and their numbers become Markdown. `--out` keeps these numbers, a JSON file for each. One that fails is named, and the
@@ -19,7 +20,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,13 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PROCESSES = 8
 """Worker processes of the paper's protocol on a machine with a GPU."""
+LARGE = "Qwen2.5-7B"
+"""The paper's model, with random weights."""
 PLAYING = ("world", "text", "prefill", "decode", "transfer")
 """Spans of a profile in which episodes are played."""
+
+WAYS = ("generate", "static")
+"""The usual tools for playing."""
 
 Rows = Iterator[Sequence[object]]
 
@@ -68,6 +74,9 @@ def gpu(static: bool) -> list[Part]:
             profile("recipes/smollm2.yaml", "3", "--overlap", "--set", f"engine.processes={PROCESSES}"),
             [("The paper's protocol", rounds)],
             "--output",
+        ),
+        Part(
+            "sizes", ("sizes.py", "--shapes", LARGE, "--limit", "150"), [("Seven billion parameters", sized)], "--out"
         ),
     ]
 
@@ -148,6 +157,46 @@ def learned(found: Any) -> Rows:
             found["reserved_gib"].get(way, ""),
             one["first_seconds"],
         )
+
+
+def sized(found: Any) -> Rows:
+    yield "", "sampled/s", "prefilled/s", "memory to play (GiB)", "learned/s", "memory to learn (GiB)"
+    keys = ("sampled_per_second", "prefilled_per_second", "gib_to_play", "learned_per_second", "gib_to_learn")
+    for name, one in found.items():
+        yield name, *(one.get(key, "") for key in keys)
+
+
+def limits(found: Mapping[str, Any]) -> Rows:
+    """What fedse does, what the usual tool does in the same run, and what the card allows, by the names of the parts."""
+    yield "work", "fedse", "usual tool", "limit", "share of it"
+    if played := found.get("rollouts"):
+        beside = ", ".join(f"{played[way]['episodes_per_second']} (`{way}`)" for way in WAYS if way in played)
+        busy = [one["decoded_per_second"] for name, one in played.items() if name.startswith("decoding_")]
+        policy = played["policy"]
+        share = f"{policy['decoded_per_second'] / busy[0]:.0%} of the tokens/s with all slots busy" if busy else ""
+        yield f"playing {policy['episodes']} episodes", f"{policy['episodes_per_second']} episodes/s", beside, "", share
+        for one in (one for name, one in played.items() if name.startswith("decoding_")):
+            limit = f"{one['limit_of_memory_per_second']:,} tokens/s (memory)"
+            what = f"sampling, {one['slots']} slots, contexts of {one['context']}"
+            yield what, f"{one['decoded_per_second']:,} tokens/s", "", limit, f"{one['share_of_limit']:.0%}"
+    if learned := found.get("learning"):
+        ways, limit = learned["ways"], f"{learned['limit_tokens_per_second']:,} tokens/s (matrix units)"
+        beside = f"{ways['trainer']['tokens_per_second']:,} (Trainer)"
+        for way, what in (("packed", "learning"), ("padded", "learning, networks without a fast path")):
+            one = ways[way]
+            yield what, f"{one['tokens_per_second']:,} tokens/s", beside, limit, f"{one['share_of_matrix_rate']:.0%}"
+    for name, one in found.get("sizes", {}).items():
+        if "sampled_per_second" in one:
+            tools = {"generate_sampled_per_second": "`generate`", "static_sampled_per_second": "static cache, recorded"}
+            beside = ", ".join(f"{one[key]:,} ({tool})" for key, tool in tools.items() if key in one)
+            limit = f"{one['limit_of_memory_per_second']:,} tokens/s (memory)"
+            done = f"{one['sampled_per_second']:,} tokens/s"
+            yield f"sampling, {one['slots']} slots, {name}", done, beside, limit, f"{one['share_of_limit']:.0%}"
+        if "learned_per_second" in one:
+            share = one["share_of_matrix_rate_computed"]
+            beside = f"{one['trainer_learned_per_second']:,} (Trainer)" if "trainer_learned_per_second" in one else ""
+            limit = f"{round(one['learned_per_second'] / share):,} tokens/s (matrix units)"
+            yield f"learning, {name}", f"{one['learned_per_second']:,} tokens/s", beside, limit, f"{share:.0%}"
 
 
 def rounds(found: Any) -> Rows:
@@ -242,16 +291,19 @@ def main() -> int:
     surroundings = {"OMP_NUM_THREADS": "1"} if given.where == "cpu" else {}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     print(f"Commit {commit.stdout.strip() or 'not known'}, {platform.machine()}, {os.cpu_count()} cores.")
-    failed = 0
+    every: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = (given.out or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         for part in parts:
             found = measured(part, folder, surroundings)
-            failed += found is None
+            if found is not None:
+                every[part.name] = found
             for heading, table in part.tables if found is not None else ():
                 print(f"\n### {heading}\n\n{markdown(table(found))}", flush=True)
-    return min(failed, 1)
+    if given.where == "gpu":
+        print(f"\n### Limits\n\n{markdown(limits(every))}")
+    return int(len(every) < len(parts))
 
 
 if __name__ == "__main__":

@@ -51,6 +51,18 @@ def test_a_stored_result_becomes_a_row(speed: ModuleType, make: str, result: str
     assert row in [found[: len(row)] for found in rows]
 
 
+def test_limits_stand_beside_what_is_reached_and_what_others_reach(speed: ModuleType) -> None:
+    files = {"rollouts": "rollouts_gpu", "learning": "learning_gpu", "sizes": "sizes_gpu"}
+    found = {name: json.loads((ROOT / f"docs/results/{file}.json").read_text()) for name, file in files.items()}
+    rows = {row[0]: row[1:] for row in speed.limits(found)}
+    assert rows["sampling, 256 slots, contexts of 600"] == ("101,187 tokens/s", "", "281,289 tokens/s (memory)", "36%")
+    assert rows["learning"][:2] == ("282,939 tokens/s", "65,771 (Trainer)")
+    large = rows["learning, Qwen2.5-7B"]
+    assert large == ("20,741 tokens/s", "8,815 (Trainer)", "37,547 tokens/s (matrix units)", "55%")
+    assert "sampling, 256 slots, Gemma-3-1B" not in rows, "it was not measured"
+    assert len(list(speed.limits({}))) == 1, "nothing was measured"
+
+
 def test_every_command_is_there(speed: ModuleType) -> None:
     for part in (*speed.gpu(True), *speed.cpu(False)):
         program = part.command[0]

@@ -280,10 +280,10 @@ class Mix(Protocol):
 
     One that makes no sense for a client by itself says so with `needs_others = True`; one that puts a second pair beside the
     shared one with `needs_lora = True`; one that takes the broadcast adapter for the plain mean of what clients sent with
-    `needs_plain_mean = True`, and an aggregator that makes it with `plain_mean = True`; one whose clients do not simply add
-    what they keep to what they are sent, so that an adapter cannot be tried at other clients, with `own_mixture = True`; one
-    that needs the adapter that each client sent last (`sent.library`) with `needs_library = True`. It may play before it
-    composes (`clients.trials.TriesOut`).
+    `needs_plain_mean = True` (it is then told what the client sent for it, `sent.own`), and an aggregator that makes it with
+    `plain_mean = True`; one whose clients do not simply add what they keep to what they are sent, so that an adapter cannot
+    be tried at other clients, with `own_mixture = True`; one that needs the adapter that each client sent last
+    (`sent.library`) with `needs_library = True`. It may play before it composes (`clients.trials.TriesOut`).
     """
 
     def compose(self, sent: Sent, kept: Tensors) -> Adapter:

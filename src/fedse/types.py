@@ -223,6 +223,8 @@ class Sent(NamedTuple):
     """Clients whose updates it was made of; nobody before the first round, or where that is not known."""
     library: Mapping[str, Tensors] = {}
     """The adapter that each client sent last, by its name; not to be written to. Empty where the mix asks for none."""
+    own: Mapping[str, Vector] = {}
+    """What this client sent for it, where the mix takes the adapter for a mean (`needs_plain_mean`)."""
 
 
 Lessons = Generator[Adapter, Adapter, Adapter]
@@ -288,8 +290,9 @@ class WorldScore:
 
 
 Precision = Literal["float32", "float16", "int8"]
-Masked = Literal["sum32", "sum64"]
-"""What a client adds to a secure sum, modulo 2^32 or 2^64: by itself it tells nothing."""
+Masked = Literal["sum32", "sum64", "sum32_squares", "sum64_squares"]
+"""What a client adds to a secure sum, modulo 2^32 or 2^64, with or without the square of its change's length: by itself it
+tells nothing."""
 
 
 @dataclass(frozen=True)

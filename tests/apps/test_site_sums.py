@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -117,10 +118,12 @@ def report(folder: Path, number: int) -> dict[str, Any]:
     return found
 
 
-def test_sites_with_files_of_their_own_reach_the_adapter_of_one_machine(tmp_path: Path) -> None:
-    files = make_sites(tmp_path / "sites")
+@pytest.mark.parametrize("aggregator", ["mean", "fedexp"])
+def test_sites_with_files_of_their_own_reach_the_adapter_of_one_machine(aggregator: str, tmp_path: Path) -> None:
+    experiment = f"{EXPERIMENT}aggregator: {aggregator}\n"
+    files = make_sites(tmp_path / "sites", experiment)
     engine, result = hub(tmp_path, files)
-    (tmp_path / "alone.yaml").write_text(EXPERIMENT)
+    (tmp_path / "alone.yaml").write_text(experiment)
     alone = fedse.run(tmp_path / "alone.yaml", tmp_path / "alone", verbose=False)
     assert result.adapter.digest() == alone.adapter.digest()
     assert report(result.folder, 2)["diagnostics"]["secure_sum"] == {"participants": list(NAMES), "added": 3}
@@ -157,6 +160,30 @@ def test_a_hub_that_gives_one_site_another_adapter_gets_nothing(tmp_path: Path) 
     assert report(result.folder, 2)["diagnostics"]["secure_sum"]["added"] == 3
 
 
+def test_a_hub_that_lies_to_one_site_about_the_set_gets_a_void_round_and_nothing_to_read(tmp_path: Path) -> None:
+    """East hears of a sum with north alone, which it would accept; the others hear of all three."""
+    files = make_sites(
+        tmp_path / "sites", EXPERIMENT.replace("{secure_sum: {}}", "{secure_sum: {least: 2}}"), "  least: 2\n"
+    )
+    engine, result = hub(tmp_path, files, {("east", "train-0001"): {"participants": ("east", "north")}})
+    void = report(result.folder, 1)["diagnostics"]["secure_sum"]["void"]
+    assert void.startswith("the masks of its sum do not cancel")
+    assert report(result.folder, 2)["diagnostics"]["secure_sum"]["added"] == 3
+    lied, honest = (
+        [np.frombuffer(engine.crossed[f"{name}-train-{number:04d}"], np.uint32) for name in NAMES] for number in (1, 2)
+    )
+    for weights in product((0, 1, -1), repeat=3):
+        opened = [
+            sum(w * part.astype(np.int64) for w, part in zip(weights, parts, strict=True)) for parts in (lied, honest)
+        ]
+        if not any(weights):
+            continue
+        # Three changes of 8 each, the most that there may be, fill three quarters of the ring; chance fills all of it.
+        far = [(np.abs((np.asarray(values) + 2**31) % 2**32 - 2**31) > 0.9 * 2**31).mean() for values in opened]
+        assert 0.04 < far[0] < 0.2, weights
+        assert far[1] == 0 if len(set(weights)) == 1 else 0.04 < far[1] < 0.2, "told alike, the one sum opens"
+
+
 def test_a_site_says_how_many_it_wants_to_be_among(tmp_path: Path) -> None:
     files = make_sites(tmp_path / "sites")
     files["north"].write_text(files["north"].read_text() + "  least: 4\n")
@@ -186,6 +213,7 @@ def test_site_and_experiment_say_alike_whether_updates_are_masked(tmp_path: Path
         ("sum32", np.zeros(257, np.float32)),
         ("sum32", np.zeros(257, ">u4")),
         ("sum64", np.zeros(257, np.uint32)),
+        ("sum32_squares", np.zeros(257, np.uint32)),
         ("sum16", np.zeros(257, np.uint16)),
     ],
     ids=lambda given: given if isinstance(given, str) else f"{given.dtype.str}{given.shape}",

@@ -21,6 +21,9 @@ pytest.importorskip("ray")
 pytestmark = pytest.mark.usefixtures("ray_is_not_nice")
 
 
+THIRD = "{worlds: [{name: maze, rules: brief, observation_length: brief, turn_limit: 5}]}"
+
+
 def attempts(buffer: Path) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(buffer)) as file:
         return file.execute("SELECT * FROM attempts").fetchall()
@@ -32,6 +35,14 @@ def attempts(buffer: Path) -> list[tuple[object, ...]]:
     [
         pytest.param([], id="plain", marks=pytest.mark.torture),
         pytest.param(["sending.secure_sum.least=2"], id="secure sum", marks=pytest.mark.torture),
+        pytest.param(
+            ["sending.secure_sum.least=2", "aggregator=fedexp"], id="sum with squares", marks=pytest.mark.torture
+        ),
+        pytest.param(
+            ["sending.secure_sum.least=3", "mix=fedalt", f"clients.third={THIRD}"],
+            id="sum without one's own",
+            marks=pytest.mark.torture,
+        ),
         pytest.param(
             [
                 "aggregator=fedex_lora",

@@ -189,7 +189,7 @@ def test_a_secure_sum_leads_to_the_adapter_of_updates_in_the_clear(
     for name, tensor in clear.tensors.items():
         assert np.abs(masked.adapter.tensors[name] - tensor).max() < away
     told = report(masked.folder, 1)["clients"]["east"]
-    assert 0 <= told["metrics"]["rounding"] < 1e-6
+    assert "loss" in told["metrics"] and "rounding" not in told["metrics"], "it would tell how long the update is"
     values = clear.tensors["table.lora_B.weight"].size if aggregator == "rolora" else clear.size
     assert told["bytes"] == bits // 8 * (values + 1)
 
@@ -286,8 +286,7 @@ def test_a_site_that_only_measures_is_no_part_of_the_sum(three: Callable[..., Ex
         ({"aggregator": "median"}, "`aggregator: median` looks at single updates"),
         ({"aggregator": "size_weighted"}, "`aggregator: size_weighted` looks at single updates"),
         ({"aggregator": "krum"}, "`aggregator: krum` looks at single updates"),
-        ({"mix": "weight_by_gain"}, "needs to know whose updates are in the broadcast adapter"),
-        ({"mix": "fedalt"}, "needs to know whose updates are in the broadcast adapter"),
+        ({"mix": "weight_by_gain"}, "`mix: weight_by_gain` needs what each client sent"),
         ({"participation": {"quorum": 0.5}}, "a secure sum needs all sites that were asked"),
         ({"participation": {"fraction": 0.5}}, "`sending.secure_sum.least` is 3, and 2 clients that learn"),
         ({"method": "local_se"}, "with `sharing: none` nobody sends anything"),

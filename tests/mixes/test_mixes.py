@@ -44,7 +44,7 @@ def mean(*pairs: dict[str, Any]) -> Adapter:
 
 def test_fedalt_puts_the_mean_of_the_others_beside_the_own_adapter() -> None:
     own, east, west = pair(0), pair(1), pair(2)
-    sent = Sent(mean(own, east, west), 3, ("east", "me", "west"))
+    sent = Sent(mean(own, east, west), 3, ("east", "me", "west"), own=own)
     found = FedAlt("me", 0, others=0.5).compose(sent, own)
     wanted = mean(east, west).tensors
     assert found.tensors.keys() == {A, B, OTHER_A, OTHER_B}
@@ -59,7 +59,7 @@ def test_fedalt_takes_all_of_the_mean_where_its_own_update_is_not_in_it() -> Non
     found = FedAlt("me", 0).compose(sent, pair(0))
     assert np.array_equal(found.tensors[OTHER_A], sent.adapter.tensors[A])
     assert np.array_equal(found.tensors[OTHER_B], sent.adapter.tensors[B])
-    alone = FedAlt("me", 0).compose(Sent(mean(pair(0)), 3, ("me",)), pair(0))
+    alone = FedAlt("me", 0).compose(Sent(mean(pair(0)), 3, ("me",), own=pair(0)), pair(0))
     assert not alone.tensors[OTHER_B].any()
 
 

@@ -193,6 +193,83 @@ def test_an_update_beyond_the_fixed_point_is_refused_and_never_wraps_around(tmp_
         members(tmp_path)["east"].masked(np.full_like(BROADCAST, np.inf), BROADCAST, task())
 
 
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("spread", [1e-6, 0.01, 1.5])
+def test_squared_lengths_are_summed_beside_the_changes(bits: Any, spread: float, tmp_path: Path) -> None:
+    sites = {name: replace(site, squares=True) for name, site in members(tmp_path, bits=bits).items()}
+    updates = {"east": update(1, spread), "north": None, "west": update(2, spread)}
+    sent = [site.masked(updates[name], BROADCAST, task()) for name, site in sites.items()]
+    form = SecureSumOptions(bits=bits).fixed_point(3, squares=True)
+    total = sum(sent[1:], sent[0].copy())
+    assert form.added(total) == 2
+    squares = [float(np.sum((update(seed, spread).astype(np.float64) - BROADCAST) ** 2)) for seed in (1, 2)]
+    assert form.mean_square(total, BROADCAST) == pytest.approx(np.mean(squares), abs=0.5 / form.scale**2, rel=1e-12)
+    exact = (update(1, spread).astype(np.float64) + update(2, spread)) / 2
+    assert (np.abs(form.mean(total, BROADCAST) - exact) <= 0.5 / form.scale + np.abs(exact) * 2**-24).all()
+    # By itself a site's square is as hidden as its values.
+    clear = form.summand(updates["east"], BROADCAST)
+    assert not (sent[0][SIZE:] == clear[SIZE:]).any()
+
+
+def test_squared_lengths_never_wrap_around() -> None:
+    zeros, sites = np.zeros(SIZE, np.float32), 2**16
+    form = FixedPoint(32, 8.0, sites, squares=True)
+    furthest = form.summand(np.full(SIZE, 8.0, np.float32), zeros)
+    total = (furthest.astype(np.uint64) * sites % 2**32).astype(np.uint32)
+    assert form.added(total) == sites and (form.mean(total, zeros) == 8).all()
+    assert form.mean_square(total, zeros) == SIZE * 64, "as many sites as fit, each at the bound"
+    # Every digit as large as it can be: the sum of as many still fits into its place.
+    assert (2**16 - 1) * sites < 2**32 and furthest.size == SIZE + 7
+    with pytest.raises(OutOfRange, match=r"the squared lengths of 65,537 sites do not fit into a sum of 32 bits"):
+        FixedPoint(32, 8.0, sites + 1, squares=True)
+    with pytest.raises(OutOfRange, match=r"the squared length of the update, 1e\+20, is more than the sum can hold"):
+        FixedPoint(32, 8.0, 3, squares=True)._digits(1e20)
+
+
+def streams_of(told: dict[str, tuple[str, ...]], folder: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    """Which streams stand in which site's answer: a row for each stream, +1 where it is added and -1 where it is taken away,
+    if each site is told of a set of participants of its own."""
+    sites = members(folder, tuple(told), least=2)
+    found: dict[bytes, dict[str, int]] = {}
+    for name, site in sites.items():
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                masks,
+                "_add_stream",
+                lambda _, key, takes_away, name=name: found.setdefault(key, {}).update({name: -1 if takes_away else 1}),
+            )
+            site.masked(None, BROADCAST, task(participants=told[name]))
+    return np.array([[row.get(name, 0) for name in told] for row in found.values()])
+
+
+FOUR = ("east", "north", "south", "west")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"west": ("east", "north", "west")},
+        {"west": ("north", "west")},
+        {"west": ("east", "north", "west"), "south": ("east", "north", "south")},
+        {"west": ("south", "west"), "south": ("south", "west"), "east": ("east", "north", "south")},
+    ],
+    ids=["one site hears of fewer", "of one other only", "two hear of others", "in a ring"],
+)
+def test_a_hub_that_tells_sites_of_different_sets_can_open_no_sum_that_they_did_not_all_hear_of(
+    told: dict[str, tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever multiples of the answers a hub adds up: only where each stream cancels can it read anything. The sets that
+    all their members heard of are the only such combinations, so nobody's update is told apart."""
+    heard = {**dict.fromkeys(FOUR, FOUR), **told}
+    streams = streams_of(heard, tmp_path, monkeypatch)
+    whole = {members for members in heard.values() if all(heard[name] == members for name in members)}
+    assert np.linalg.matrix_rank(streams) == len(FOUR) - len(whole)
+    for members_ in whole:
+        assert not (streams @ np.isin(FOUR, members_)).any()
+    honest = streams_of(dict.fromkeys(FOUR, FOUR), tmp_path / "honest", monkeypatch)
+    assert np.linalg.matrix_rank(honest) == 3 and not (honest @ np.ones(4)).any(), "told alike, the one sum opens"
+
+
 def test_keys_are_secret_stay_and_are_read_strictly(tmp_path: Path) -> None:
     path = tmp_path / "site/sum.key"
     make_key(path)

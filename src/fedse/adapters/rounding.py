@@ -6,7 +6,7 @@ reach the same adapter at every precision.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ from fedse.types import Encoded, Masked, Precision, Vector
 
 BLOCK = 256
 """Values that share one scale in int8."""
+SQUARE_DIGITS = 6
+"""Of a squared length in a secure sum, each half as wide as a value."""
 
 
 def encode(vector: Vector, broadcast: Vector, precision: Precision) -> Encoded:
@@ -46,8 +48,9 @@ def decode(encoded: Encoded, broadcast: Vector) -> Vector:
 
 def encoded_form(precision: Precision | Masked, size: int) -> tuple[str, int]:
     """Type and number of the values in the array of an adapter of so many values."""
-    if precision in ("sum32", "sum64"):
-        return ("<u4" if precision == "sum32" else "<u8"), size + 1
+    if precision in get_args(Masked):
+        further = SQUARE_DIGITS if precision.endswith("squares") else 0
+        return ("<u4" if precision.startswith("sum32") else "<u8"), size + further + 1
     if precision == "float32":
         return "<f4", size
     return ("<f2", size) if precision == "float16" else ("|u1", 4 * -(-size // BLOCK) + size)

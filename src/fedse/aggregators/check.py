@@ -20,7 +20,15 @@ from safetensors.numpy import load, save
 from fedse.adapters.held_update import HeldUpdate
 from fedse.adapters.packing import length, pack, slices
 from fedse.adapters.plan import factor, in_turn, part, plan_of, sent
-from fedse.aggregators.rule import EQUAL_UPDATES, MEAN_PRODUCT, MIXED_RANKS, ONLY_THE_SUM, PROMISES
+from fedse.adapters.summed_update import SummedUpdate
+from fedse.aggregators.rule import (
+    EQUAL_UPDATES,
+    MEAN_PRODUCT,
+    MIXED_RANKS,
+    ONLY_THE_SUM,
+    PROMISES,
+    SUM_AND_SQUARES,
+)
 from fedse.errors import BadInput
 from fedse.plugins.promises import Finding, demand, expected, try_promises
 from fedse.protocols import Aggregator, StoredUpdate
@@ -321,19 +329,39 @@ def _mixed_ranks(factory: AggregatorFactory) -> str:
 
 def _only_the_sum(factory: AggregatorFactory) -> str:
     if ONLY_THE_SUM not in _promised(factory):
-        return "not promised; refused with `sending.secure_sum`"
+        return "not promised; single updates, or more than their mean, are needed"
+    worst = _of_mean(factory, lambda layout, mean, _: HeldUpdate("", layout, mean))
+    demand(worst <= _TOLERANCE, f"over three rounds the mean of the updates gives something else, by {worst:.2g}")
+    return f"over three rounds the mean of the updates gives the same within {worst:.1g}"
+
+
+def _sum_and_squares(factory: AggregatorFactory) -> str:
+    if SUM_AND_SQUARES not in _promised(factory):
+        return "not promised"
+    worst = _of_mean(
+        factory,
+        lambda layout, mean, squares: SummedUpdate("", layout, mean, {}, len(squares), sum(squares) / len(squares)),
+    )
+    demand(worst <= _TOLERANCE, f"over three rounds mean and squares give something else, by {worst:.2g}")
+    return f"over three rounds the mean of the updates and of their squares gives the same within {worst:.1g}"
+
+
+def _of_mean(factory: AggregatorFactory, as_one: Callable[[Layout, Vector, Sequence[float]], StoredUpdate]) -> float:
+    """How far what comes of one update in the place of all is from what comes of all; `as_one` makes it from their layout,
+    their mean and the squared lengths of their changes."""
     of_all = of_mean = some_state()
     aggregator, worst = factory(), 0.0
     for number in range(3):
         updates = some_updates(aggregator, of_all, seed=number)
         asked = asked_of(aggregator, of_all)
-        mean = np.mean([update.read().astype(np.float64) for update in updates], axis=0)
+        read = [update.read().astype(np.float64) for update in updates]
+        squares = [float(np.sum((vector - pack(asked)) ** 2)) for vector in read]
         of_all, _ = aggregator.aggregate(of_all, updates)
-        of_mean, _ = aggregator.aggregate(of_mean, [HeldUpdate("", asked.layout, mean.astype(np.float32))])
+        one = as_one(asked.layout, np.mean(read, axis=0).astype(np.float32), squares)
+        of_mean, _ = aggregator.aggregate(of_mean, [one])
         worst = max(worst, _difference(effect(of_mean.adapter), effect(of_all.adapter)))
         worst = max(worst, _difference(_in_double(of_mean.memory), _in_double(of_all.memory)))
-    demand(worst <= _TOLERANCE, f"over three rounds the mean of the updates gives something else, by {worst:.2g}")
-    return f"over three rounds the mean of the updates gives the same within {worst:.1g}"
+    return worst
 
 
 _PROMISES: dict[str, Callable[[AggregatorFactory], str]] = {
@@ -350,4 +378,5 @@ _PROMISES: dict[str, Callable[[AggregatorFactory], str]] = {
     MEAN_PRODUCT: _mean_product,
     MIXED_RANKS: _mixed_ranks,
     ONLY_THE_SUM: _only_the_sum,
+    SUM_AND_SQUARES: _sum_and_squares,
 }

@@ -24,7 +24,10 @@ MIXED_RANKS = "mixed ranks"
 """Updates may have fewer or more ranks than the broadcast adapter."""
 ONLY_THE_SUM = "only the sum"
 """The mean of the updates, in the place of all of them, gives the same: a secure sum is enough for it."""
-PROMISES = (EQUAL_UPDATES, MEAN_PRODUCT, MIXED_RANKS, ONLY_THE_SUM)
+SUM_AND_SQUARES = "sum and squares"
+"""The mean of the updates with their number and the mean square of their changes' lengths (`SummedUpdate`), in the place of
+all of them, gives the same: a secure sum in which sites add the squares too is enough for it."""
+PROMISES = (EQUAL_UPDATES, MEAN_PRODUCT, MIXED_RANKS, ONLY_THE_SUM, SUM_AND_SQUARES)
 
 PIECE = 1 << 20
 """Values of all clients together that a rule which compares them holds at once."""

@@ -12,6 +12,7 @@ from fedse.adapters.packing import pack, unpack
 from fedse.adapters.plan import Plan, frozen, opened, private, sent
 from fedse.clients.notebook import Notebook
 from fedse.clients.own import OwnAdapters
+from fedse.clients.own_share import began_with, with_own_share
 from fedse.clients.site import Site
 from fedse.clients.trials import Trial, TriesOut, on_training_tasks
 from fedse.errors import BadInput
@@ -58,7 +59,7 @@ class ClientAdapters:
     def completed(self, broadcast: Sent, found: Tensors | None = None) -> Adapter:
         """An adapter that anybody may have sent, with what this client keeps to itself after so many rounds."""
         kept = {**self._kept(broadcast), **(found or {})}
-        made = self.mix.compose(broadcast, kept)
+        made = self.mix.compose(with_own_share(self.mix, broadcast, self._private), kept)
         # A mix may hand on what belongs to all, which nobody may write to.
         fresh = {name: tensor if tensor.flags.writeable else tensor.copy() for name, tensor in made.tensors.items()}
         return self._frozen(replace(made, tensors=fresh), broadcast.behind + 1)
@@ -87,7 +88,7 @@ class ClientAdapters:
         if learned is not None:
             stays = private(learned, self.plan.in_round(task.round)).tensors
             kept = self.mix.keep(learned) if self.own is None else {}
-            self._private.keep(task.round, {**stays, **kept, **found})
+            self._private.keep(task.round, {**stays, **kept, **found}, began_with(self.mix, _sent(task).adapter))
         if self.own is not None:
             self.own.write(task.round, start if learned is None else learned)
             return None

@@ -7,7 +7,7 @@ known before any earlier round can be read again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,15 +47,20 @@ class Notebook:
         with atomic.new_file(target) as file:
             file.write_bytes(save(arrays, header))
 
-    def before(self, round: int) -> Notes:
-        """What is known when a round begins: the newest notes of any earlier one, or nothing."""
+    def before(self, round: int, fits: Callable[[Mapping[str, Any]], bool] = lambda _: True) -> Notes:
+        """What is known when a round begins: the newest notes of any earlier one, or nothing. `fits` may pass notes over, by
+        their values."""
         numbered = [path for path in sorted(self.folder.glob("*.safetensors")) if path.stem.isdecimal()]
-        earlier = [path for path in numbered if int(path.stem) < round]
-        if not earlier:
-            return Notes({}, {})
-        try:
-            with safe_open(earlier[-1], framework="numpy") as content:
-                tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118, it is no mapping
-                return Notes(tensors, json.loads((content.metadata() or {}).get(VALUES, "{}")))
-        except (SafetensorError, OSError, ValueError) as error:
-            raise BadInput(f"the notes in {earlier[-1]} are damaged ({error}): restore the file.") from error
+        for path in reversed([path for path in numbered if int(path.stem) < round]):
+            if fits((notes := _read(path)).values):
+                return notes
+        return Notes({}, {})
+
+
+def _read(path: Path) -> Notes:
+    try:
+        with safe_open(path, framework="numpy") as content:
+            tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118, it is no mapping
+            return Notes(tensors, json.loads((content.metadata() or {}).get(VALUES, "{}")))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise BadInput(f"the notes in {path} are damaged ({error}): restore the file.") from error

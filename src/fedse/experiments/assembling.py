@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedse.adapters.plan import plan_of
+from fedse.aggregators.rule import SUM_AND_SQUARES
 from fedse.clients.client import Client
 from fedse.engines.local import LocalEngine
 from fedse.errors import Stopped
@@ -175,7 +176,6 @@ def _aggregator(experiment: Experiment, components: Components | None, folder: R
 
 
 def _server(experiment: Experiment, folder: RunFolder, engine: Engine, aggregator: Any, tracker: Tracker) -> Server:
-    summing = experiment.sending.secure_sum
     return Server(
         folder,
         engine,
@@ -189,9 +189,17 @@ def _server(experiment: Experiment, folder: RunFolder, engine: Engine, aggregato
         joins={name: options.joins for name, options in experiment.clients.items()},
         mean_of_last=experiment.evaluation.mean_of_last,
         library=experiment.has_library,
-        summing=Summing(summing, frozenset(experiment.learners)) if summing else None,
+        summing=_summing(experiment, aggregator),
         promotion=experiment.promotion,
     )
+
+
+def _summing(experiment: Experiment, aggregator: Any) -> Summing | None:
+    options = experiment.sending.secure_sum
+    if options is None:
+        return None
+    squares = SUM_AND_SQUARES in getattr(aggregator, "promises", ())
+    return Summing(options, frozenset(experiment.learners), squares, capability(experiment.mix, "needs_plain_mean"))
 
 
 def one_site(experiment: Experiment, folder: Path, name: str) -> Engine:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedse.aggregators.rule import SUM_AND_SQUARES
 from fedse.clients.adapters import ClientAdapters
 from fedse.clients.client import EVALUATION, Client
 from fedse.clients.experience import Experience
@@ -97,6 +99,8 @@ def _build_client(
     origins: Mapping[str, Origin],
     member: SumMember | None,
 ) -> Client:
+    if member is not None:
+        member = replace(member, squares=SUM_AND_SQUARES in getattr(components.aggregator, "promises", ()))
     mix = build_mix(experiment, name)
     names = names_of(experiment, origins, tuple(origins))
     site = Site(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedse.adapters.plan import opened
 from fedse.clients.notebook import Notebook
 from fedse.clients.own import own_adapter
+from fedse.clients.own_share import with_own_share
 from fedse.clients.trials import TriesOut
 from fedse.errors import BadInput
 from fedse.experiments.building import build_mix
@@ -48,7 +49,8 @@ def known_clients(folder: RunView, client: str) -> list[str]:
 def _with_private_part(folder: RunView, adapter: Adapter, client: str, number: int) -> Adapter:
     known_clients(folder, client)
     folder.check_kept(client, number)
-    own = Notebook(folder.client_folder(client) / "private").before(number + 1).tensors
+    private = Notebook(folder.client_folder(client) / "private")
+    own = private.before(number + 1).tensors
     experiment = stored_experiment(folder)
     mix = build_mix(experiment, client)
     if isinstance(mix, TriesOut):
@@ -62,4 +64,4 @@ def _with_private_part(folder: RunView, adapter: Adapter, client: str, number: i
         )
     state = stored_state(folder, number)
     sent = Sent(adapter, number, state.contributed, opened(library_of(state), adapter.layout))
-    return mix.compose(sent, own)
+    return mix.compose(with_own_share(mix, sent, private), own)

@@ -52,6 +52,10 @@ class Summing(NamedTuple):
 
     options: SecureSumOptions
     learners: frozenset[str]
+    squares: bool = False
+    """Whether sites add the squared lengths of their changes too."""
+    apart: bool = False
+    """Whether sites take their own updates out of the mean, so that what is left has to be of several."""
 
 
 @dataclass

@@ -55,7 +55,7 @@ def run_round(
     collected: Collected = (
         SingleUpdates(asked, checks, spool, getattr(aggregator, "needs_counts", ()), standings)
         if summing is None
-        else SummedUpdates(asked, checks, *summing)
+        else SummedUpdates(asked, checks, summing)
     )
     refused = collected.refused
     crossed: dict[str, int] = {}

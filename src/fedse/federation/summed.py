@@ -2,6 +2,9 @@
 
 No single update can be checked or compared, neither here nor by an aggregator. What `checks` bounds of an update is bounded
 of the mean of all: a mean beyond a bound holds at least one update beyond it.
+
+Where sites take their own updates out of the mean, what is left must not be a single other one: a sum to which fewer than
+three added something is void then, and so is one of which nobody can tell who did.
 """
 
 from __future__ import annotations
@@ -11,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from fedse.adapters.held_update import HeldUpdate
 from fedse.adapters.packing import length, pack
 from fedse.adapters.plan import TensorPlan
+from fedse.adapters.rounding import encoded_form
+from fedse.adapters.summed_update import SummedUpdate
 from fedse.federation.checks import CheckOptions, refusal
-from fedse.federation.exchange import Replies
+from fedse.federation.exchange import Replies, Summing
 from fedse.federation.usual import unusual
-from fedse.privacy.fixed_point import Residues
-from fedse.privacy.secure_sum import SecureSumOptions
+from fedse.privacy.fixed_point import FixedPoint, Residues
 from fedse.protocols import StoredUpdate
 from fedse.types import Adapter, ClientUpdate, Vector
 
@@ -26,24 +29,23 @@ NOT_MEASURED = (
     "norms, cosines and product gap of single updates, and how much of each arrives: nobody but its site sees one"
 )
 IN_THE_CLEAR = "it was not masked, and updates of this experiment are"
+FEWEST_APART = 3
+"""Updates of a mean from which each site can take its own and not have a single other one."""
 
 
 class SummedUpdates:
     """One running sum, and nothing else of anybody."""
 
-    def __init__(
-        self, asked: Adapter, checks: CheckOptions, options: SecureSumOptions, learners: frozenset[str]
-    ) -> None:
-        """`learners` are all who may add something."""
+    def __init__(self, asked: Adapter, checks: CheckOptions, summing: Summing) -> None:
         self.refused: dict[str, str] = {}
         self.void = ""
         """Why there is no sum; nothing where there is one."""
-        self._checks, self._options, self._learners = checks, options, learners
+        self._checks, self._summing = checks, summing
         self._broadcast, self._layout = pack(asked), asked.layout
         self._total: Residues | None = None
         self._added: dict[str, bool] = {}
         self._learned = 0
-        self._mean: Vector | None = None
+        self._mean: SummedUpdate | None = None
         self._participants: tuple[str, ...] = ()
 
     def take(self, update: ClientUpdate) -> None:
@@ -57,12 +59,13 @@ class SummedUpdates:
         encoded = update.encoded
         if encoded is None and update.vector is None:
             return ""
-        if update.client not in self._learners:
+        if update.client not in self._summing.learners:
             return "it only measures, and has nothing to add"
-        if encoded is None or encoded.precision != f"sum{self._options.bits}":
+        precision = self._form(1).precision
+        if encoded is None or encoded.precision != precision:
             return IN_THE_CLEAR
-        form = self._options.fixed_point(1)
-        fits = encoded.array.shape == (length(self._layout) + 1,) and encoded.array.dtype == form.dtype
+        dtype, size = encoded_form(precision, length(self._layout))
+        fits = encoded.array.shape == (size,) and encoded.array.dtype == np.dtype(dtype)
         return "" if fits and update.layout == self._layout else "its tensors have other names or shapes than the sum"
 
     def usable(self, answers: Replies, earlier: Sequence[float]) -> Sequence[StoredUpdate]:
@@ -71,7 +74,7 @@ class SummedUpdates:
         total, self._total = self._total, None
         if self.void or total is None:
             return []
-        form = self._options.fixed_point(len(self._participants))
+        form = self._form(len(self._participants))
         self._learned = form.added(total)
         if not 0 <= self._learned <= len(self._participants):
             self.void = (
@@ -79,9 +82,30 @@ class SummedUpdates:
             )
         elif self._learned:
             mean = form.mean(total, self._broadcast)
-            self.void = self._beyond(mean, earlier)
-            self._mean = None if self.void else mean
-        return [] if self._mean is None else [HeldUpdate("", self._layout, self._mean)]
+            self.void = self._not_apart() or self._beyond(mean, earlier)
+            square = form.mean_square(total, self._broadcast) if form.squares else 0.0
+            self._mean = None if self.void else SummedUpdate("", self._layout, mean, {}, self._learned, square)
+        return [] if self._mean is None else [self._mean]
+
+    def _form(self, sites: int) -> FixedPoint:
+        return self._summing.options.fixed_point(sites, self._summing.squares)
+
+    def _not_apart(self) -> str:
+        """Why sites cannot take their own updates out of the mean, where they do so."""
+        if not self._summing.apart:
+            return ""
+        if self._learned < FEWEST_APART:
+            return (
+                f"only {self._learned} of its {len(self._participants)} participants had learned something, and whoever "
+                "takes an update of its own out of their mean would have a single other one"
+            )
+        if self._learned not in (len(self._telling()), len(self._participants)):
+            return "some of its participants had learned nothing, and sites do not tell their counts, by which to know whom"
+        return ""
+
+    def _telling(self) -> tuple[str, ...]:
+        """Those who say that they learned something."""
+        return tuple(client for client in self._participants if self._added[client])
 
     def _incomplete(self, answers: Replies) -> str:
         missing = [client for client in self._participants if client not in self._added]
@@ -108,11 +132,11 @@ class SummedUpdates:
         """Those who say that they learned something, if the sum agrees; otherwise all who may have."""
         if self._mean is None:
             return ()
-        telling = tuple(client for client in self._participants if self._added[client])
+        telling = self._telling()
         return telling if len(telling) == self._learned else self._participants
 
     def before(self) -> Mapping[str, Any]:
-        told: dict[str, Any] = {} if self._mean is None else {"mean_update_norm": self._norm(self._mean)}
+        told: dict[str, Any] = {} if self._mean is None else {"mean_update_norm": self._norm(self._mean.vector)}
         about: dict[str, Any] = {"participants": list(self._participants), "added": self._learned}
         if self.void:
             about["void"] = self.void

@@ -4,7 +4,8 @@ others, arXiv 2503.11880).
     others_k = mean over m != k of A_m, and of B_m
     W        = base + scale * (B_k A_k + others * B_others A_others)       B_k A_k is trained, kept and sent
 
-The server's mean is over all clients. Each takes its own share out of it, so that what is broadcast is the same for all.
+The server's mean is over all clients. Each takes what it sent for it out of it, so that what is broadcast is the same for
+all, and under a secure sum nobody sees a single update: others_k = (sum - own_k) / (K - 1), which is of two others at least.
 The paper weighs own and others by a and 1 - a with a router for each layer, chosen for each token; with a constant a of a
 half that is `others: 1` at half of the LoRA scale. There is no router here: no merged adapter could hold one.
 Cost: traffic as `mean`; a frozen pair in every pass; the client keeps its own adapter of each round.
@@ -50,23 +51,22 @@ class FedAlt(Broadcast):
                 f"mix 'fedalt': it needs an adapter of LoRA pairs alone, and this one has {odd}: use another mix."
             )
         own = kept or {name: tensor if factor(name) == "A" else np.zeros_like(tensor) for name, tensor in mean.items()}
-        beside = self._of_the_others(sent, own if kept else {})
         frozen = {
             in_part(name, RESIDUAL): tensor if factor(name) == "A" else np.float32(self.others) * tensor
-            for name, tensor in beside.items()
+            for name, tensor in self._of_the_others(sent).items()
         }
         return Adapter({**own, **frozen}, sent.adapter.config)
 
     def keep(self, learned: Adapter) -> Tensors:
         return {name: tensor for name, tensor in learned.tensors.items() if not part(name)}
 
-    def _of_the_others(self, sent: Sent, own: Tensors) -> Tensors:
+    def _of_the_others(self, sent: Sent) -> Tensors:
         mean, number = sent.adapter.tensors, len(sent.contributed)
-        if self.client not in sent.contributed:
+        if self.client not in sent.contributed or not sent.own:  # A site that began anew has nothing to take out.
             return mean
         if number == 1:
             return {name: tensor if factor(name) == "A" else np.zeros_like(tensor) for name, tensor in mean.items()}
-        return {name: _without(tensor, own[name], number) for name, tensor in mean.items()}
+        return {name: _without(tensor, sent.own[name], number) for name, tensor in mean.items()}
 
 
 def _without(mean: Vector, own: Vector, number: int) -> Vector:

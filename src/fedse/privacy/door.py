@@ -35,7 +35,8 @@ them whether something is in the buffer."""
 
 
 class SendingOptions(PluginOptions):
-    """What a site sends. Rounding is measured: an update tells it as the metric `rounding`, a share of its change."""
+    """What a site sends. Rounding is measured: an update in the clear tells it as the metric `rounding`, a share of its
+    change."""
 
     operational: ClassVar[frozenset[str]] = frozenset({"max_megabytes"})
 
@@ -137,10 +138,6 @@ def _masked(
 ) -> ClientUpdate:
     """Every member adds something to the sum, if only zeros: without its masks nobody could open it."""
     vector = update.vector if share is None else share.hidden(update.vector, broadcast, task)
-    hidden = Encoded("sum32" if member.options.bits == 32 else "sum64", member.masked(vector, broadcast, task))
-    metrics = dict(update.metrics)
-    # As a share of a change with a part of the noise on it, rounding would tell how long that one is.
-    if share is None and update.vector is not None:
-        arrives = member.options.fixed_point(len(task.participants)).arrives(update.vector, broadcast)
-        metrics["rounding"] = loss(update.vector, arrives, broadcast)
-    return replace(update, vector=None, encoded=hidden, metrics=metrics)
+    hidden = Encoded(member.fixed_point(task).precision, member.masked(vector, broadcast, task))
+    # The rounding is not told: its length is known, and as a share of the change it would tell how long that one is.
+    return replace(update, vector=None, encoded=hidden)

@@ -38,8 +38,8 @@ class SecureSumOptions(PluginOptions):
     least: int = Field(default=3, ge=2)
     """Fewest sites of a sum. Of two, each can take its own update out of the broadcast mean and has the other's."""
 
-    def fixed_point(self, sites: int) -> FixedPoint:
-        return FixedPoint(self.bits, self.largest, sites)
+    def fixed_point(self, sites: int, squares: bool = False) -> FixedPoint:
+        return FixedPoint(self.bits, self.largest, sites, squares)
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,12 @@ class SumMember:
     answered: Path
     """The file with its last answer in this run. It belongs to the key, not to the run's folder: whoever moves that away to
     begin anew must not get other updates under the same masks."""
+    squares: bool = False
+    """Whether the sum is also of the squared lengths of changes."""
+
+    def fixed_point(self, task: RoundTask) -> FixedPoint:
+        """The form of a sum."""
+        return self.options.fixed_point(len(task.participants), self.squares)
 
     def check(self, task: RoundTask) -> None:
         """Refuse a sum before any work is done for it. Raises `SumRefused`."""
@@ -89,7 +95,7 @@ class SumMember:
         self.check(task)
         if (stored := self._last.again(task)) is not None:
             return stored
-        summand = self.options.fixed_point(len(task.participants)).summand(vector, broadcast)
+        summand = self.fixed_point(task).summand(vector, broadcast)
         about = {
             "run": self.run,
             "round": task.round,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fedse.aggregators.rule import ONLY_THE_SUM
+from fedse.aggregators.rule import ONLY_THE_SUM, SUM_AND_SQUARES
 from fedse.experiments.keys import ExperimentKeys
+from fedse.federation.summed import FEWEST_APART
 from fedse.plugins import build, capability
 
 
@@ -15,20 +16,21 @@ def check_secure_sum(experiment: ExperimentKeys) -> None:
     if experiment.sharing == "none":
         raise ValueError("with `sharing: none` nobody sends anything: leave `sending.secure_sum` out")
     aggregator = experiment.aggregator
-    if not aggregator.foreign and ONLY_THE_SUM not in getattr(build("aggregator", aggregator), "promises", ()):
+    promised = () if aggregator.foreign else getattr(build("aggregator", aggregator), "promises", ())
+    if not aggregator.foreign and not {ONLY_THE_SUM, SUM_AND_SQUARES} & {*promised}:
         raise ValueError(
             f"`aggregator: {aggregator.name}` looks at single updates, and `sending.secure_sum` shows their sum alone: use "
-            "one that promises 'only the sum' (docs/aggregators.md), such as `mean`"
+            f"one that promises '{ONLY_THE_SUM}' or '{SUM_AND_SQUARES}' (docs/aggregators.md), such as `mean`"
         )
     if experiment.checks.governance is not None:
         raise ValueError(
             "`checks.governance` compares single updates, and `sending.secure_sum` shows their sum alone: leave one of "
             "them out"
         )
-    if experiment.has_library or capability(experiment.mix, "needs_plain_mean"):
+    if experiment.has_library:
         raise ValueError(
-            f"`mix: {experiment.mix.name}` needs to know whose updates are in the broadcast adapter, and "
-            "`sending.secure_sum` tells only how many: leave one of them out"
+            f"`mix: {experiment.mix.name}` needs what each client sent, and `sending.secure_sum` shows the sum alone: leave "
+            "one of them out"
         )
     if experiment.participation.quorum < 1:
         raise ValueError(
@@ -38,6 +40,12 @@ def check_secure_sum(experiment: ExperimentKeys) -> None:
     first = [name for name in experiment.holdings if experiment.joins(name) == 1]
     measuring = sum(name not in experiment.learners for name in first)
     adding = experiment.participation.asked(len(first)) - measuring
+    if capability(experiment.mix, "needs_plain_mean") and min(adding, options.least) < FEWEST_APART:
+        raise ValueError(
+            f"with `mix: {experiment.mix.name}` each site takes its own update out of the mean, and of two sites that "
+            f"leaves the other's: have {FEWEST_APART} clients that learn in every round, and `sending.secure_sum.least` of "
+            f"{FEWEST_APART} or more"
+        )
     if adding < options.least:
         raise ValueError(
             f"`sending.secure_sum.least` is {options.least}, and {adding} clients that learn may be all that are asked in a "
