@@ -226,7 +226,8 @@ def test_a_run_tells_epsilon_and_resumes_to_the_same_bits(tiny_file: Path, tmp_p
         (["mix=feddpa"], "accounts for one lesson per round"),
         (["aggregator=size_weighted"], r"weighs them by counts without noise \(learned_from\)"),
         (["aggregator=fedsa_lora"], "keeps a part at the site that a repeated round would change"),
-        (["evaluation.after_learning=1"], "leave `evaluation.learned_by_world` and `evaluation.after_learning` out"),
+        (["evaluation.after_learning=1"], "leave `evaluation.learned_by_world`, `evaluation.after_learning` and"),
+        (["probes=[{name: drift, learned: true}]"], "and `learned` of probes out: they tell counts of what is learned"),
         (
             ["learner.epsilon=1"],
             r"2 rounds spend epsilon = \d+\.\d\d, and 1 may be spent: raise `noise_multiplier` to \d",
