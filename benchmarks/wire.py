@@ -222,6 +222,8 @@ def answers(passed: Sequence[Passed], adapter: int) -> list[Answer]:
             large = sum(item.up for item in sent if item.up > adapter / 2)
             small = sum(item.up for item in sent if item.up <= adapter / 2)
             found.append(Answer(task.down, min(item.begins for item in sent) - task.ends, small, large))
+    # A task without an answer would move all later ones up by a round.
+    assert len(found) == len(tasks), f"{len(tasks)} tasks and {len(found)} answers"
     return found
 
 
