@@ -8,11 +8,11 @@ from .cases import OUTCOMES, outcomes
 
 SEED = 20_260
 CASES: dict[str, int] = {
-    "experiments": 500,
+    "experiments": 300,
     "tasks": 200,
-    "headers": 600,
-    "records": 200,
-    "folders": 60,
+    "headers": 300,
+    "records": 100,
+    "folders": 30,
 }
 
 
