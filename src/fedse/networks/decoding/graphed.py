@@ -49,6 +49,8 @@ class _State:
     key: torch.Tensor
     drawn: torch.Tensor
     temperature: torch.Tensor
+    adapter: torch.Tensor
+    """Number of the one that the conversation is held with."""
 
 
 @dataclass
@@ -153,16 +155,23 @@ class GraphedDecoder:
                 }
             )
         self._state.live.zero_()
+        self._state.adapter.zero_()
         self._left: dict[int, int] = {}
         """Replies under way, with the tokens that each may still get."""
         self._launched = False
 
     def load(self) -> None:
-        if self._network.outgrown():
-            self._network = GraphedNetwork(self._model.network, self._kernels)
+        self.hold(0, of=1)
+
+    def hold(self, adapter: int, of: int) -> None:
+        if self._network.outgrown() or self._network.adapters < of:
+            self._network = GraphedNetwork(self._model.network, self._kernels, max(of, self._network.adapters))
             self._passes, self._step = {}, None
-        self._network.load()
+        self._network.load(adapter)
         self._forget()
+
+    def assign(self, slot: int, adapter: int) -> None:
+        self._state.adapter[slot] = adapter
 
     def close(self, slot: int) -> None:
         """A slot that is taken again is written from its beginning."""
@@ -252,8 +261,9 @@ class GraphedDecoder:
         left -= live.long()
         live &= (left > 0) & ~torch.isin(token, self._end_ids)
         rows = torch.where(live, self._rows, slots)
-        hidden = self._network(token[:, None], rows, position, live, self._cache, self._turns)[:, 0]
-        drawn, log_probs = self._draw(self._network.logits(hidden), self._rows)
+        own = self._network.own(state.adapter[:slots])
+        hidden = self._network(token[:, None], rows, position, live, self._cache, self._turns, own)[:, 0]
+        drawn, log_probs = self._draw(self._network.logits(hidden, own), self._rows)
         token.copy_(torch.where(live, drawn, token))
         state.log_prob[:slots] = log_probs
         position += live
@@ -261,9 +271,10 @@ class GraphedDecoder:
 
     def _encode_pieces(self, given: _Pass) -> None:
         state = self._state
-        hidden = self._network(given.ids, given.slots, given.starts, given.live, self._cache, self._turns)
+        own = self._network.own(state.adapter[given.slots])
+        hidden = self._network(given.ids, given.slots, given.starts, given.live, self._cache, self._turns, own)
         rows = torch.arange(len(given.last), device=self._device)
-        logits = self._network.logits(hidden[rows, given.last])
+        logits = self._network.logits(hidden[rows, given.last], own)
         given.logits.copy_(logits)
         drawn, log_probs = self._draw(logits, given.target)
         state.token.index_copy_(0, given.target, drawn)
