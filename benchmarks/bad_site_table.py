@@ -1,18 +1,20 @@
 """What bad sites did, as a table: cells of benchmarks/bad_sites.py, measured by one process or by many.
 
 python benchmarks/bad_site_table.py runs/bad_sites/*.json --output docs/results/bad_sites.json
+python benchmarks/bad_site_table.py docs/results/bad_sites.json --matrix      kinds by rules: success, and back doors below
 
 refused    updates of bad sites that the checks which are on by default refuse, of how many
 moved      distance of the last adapter from that of the same aggregator with honest sites, as a share of how far that went
 success    of held-out tasks in the worlds of the honest sites, greedy; macro, worlds by name; means over seeds
-back door  share of TextCraft's held-out tasks that begin with the chosen action: with the phrase, and without it
+back door  share of TextCraft's held-out tasks that begin with the chosen action: with the phrase (lowest to highest of the
+           seeds, where they differ), and without it
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -62,11 +64,45 @@ def row(cell: Cell) -> str:
     spread = f" ({min(macros):.0f} to {max(macros):.0f})" if len(seeds) > 1 else ""
     times = sum(found["refused"] for found in seeds)
     refused = f"{times} of {cell['rounds'] * len(cell['bad']) * len(seeds)}" if times else "-"
-    opened, plain = (100 * fmean(found[name] for found in seeds) for name in ("back_door", "without_phrase"))
+    plain = 100 * fmean(found["without_phrase"] for found in seeds)
     away = f"{fmean(found['moved'] for found in seeds):.2f}" if all("moved" in found for found in seeds) else ""
     who = f"{len(cell['bad'])} {cell['attack']}" if cell["bad"] else "none"
     success = f"{fmean(macros):.1f}{spread} | {worlds}"
-    return f"| `{cell['aggregator']}` | {who} | {refused} | {away} | {success} | {opened:.0f} / {plain:.0f} |"
+    return f"| `{cell['aggregator']}` | {who} | {refused} | {away} | {success} | {_door(seeds)} / {plain:.0f} |"
+
+
+def matrix(cells: Sequence[Cell]) -> str:
+    """A row for each kind of bad sites, a column for each rule: macro success, and how often bad sites were left out; then
+    the back doors."""
+    rules = list(dict.fromkeys(cell["aggregator"] for cell in cells))
+    kinds = list(dict.fromkeys((cell["attack"], len(cell["bad"])) for cell in cells))
+    found = {(cell["attack"], len(cell["bad"]), cell["aggregator"]): cell for cell in cells}
+
+    def line(kind: tuple[str, int], title: str, told: Callable[[Cell], str]) -> str:
+        return " | ".join(
+            [f"| {title}", *(told(found[*kind, rule]) if (*kind, rule) in found else "" for rule in rules), ""]
+        ).rstrip()
+
+    def success(cell: Cell) -> str:
+        out = sum(each["refused"] for each in cell["seeds"])
+        often = f" ({out} of {cell['rounds'] * len(cell['bad']) * len(cell['seeds'])})" if out else ""
+        return f"{fmean(macro(each) for each in cell['seeds']):.1f}{often}"
+
+    opened = [kind for kind in kinds if kind[0].startswith("backdoored")]
+    return "\n".join(
+        [
+            "| bad sites | " + " | ".join(f"`{rule}`" for rule in rules) + " |",
+            "| --- |" + " ---: |" * len(rules),
+            *(line(kind, f"{kind[1]} {kind[0]}" if kind[1] else "none", success) for kind in kinds),
+            *(line(kind, f"back door: {kind[1]} {kind[0]}", lambda cell: _door(cell["seeds"])) for kind in opened),
+        ]
+    )
+
+
+def _door(seeds: Sequence[dict[str, Any]]) -> str:
+    rates = [100 * found["back_door"] for found in seeds]
+    spread = f" ({min(rates):.0f} to {max(rates):.0f})" if len(set(rates)) > 1 else ""
+    return f"{fmean(rates):.0f}{spread}"
 
 
 def store(cells: Sequence[Cell], path: Path) -> None:
@@ -118,12 +154,11 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("paths", type=Path, nargs="+", help="JSON files of bad_sites.py")
     asked.add_argument("--output", type=Path, help="a JSON file for all of them")
+    asked.add_argument("--matrix", action="store_true", help="kinds by rules")
     given = asked.parse_args()
     cells = joined([cell for path in given.paths for cell in stored(path)])
     told_moved(cells)
-    print(HEAD)
-    for cell in cells:
-        print(row(cell))
+    print(matrix(cells) if given.matrix else "\n".join([HEAD, *map(row, cells)]))
     if given.output:
         told = [{**cell, "seeds": [_without_change(found) for found in cell["seeds"]]} for cell in cells]
         atomic.write_text(given.output, json.dumps(told, indent=1) + "\n")

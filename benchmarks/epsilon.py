@@ -2,12 +2,12 @@
 
 python benchmarks/epsilon.py gather RUN... --output docs/results/epsilon.json     runs that were audited (fedse audit RUN)
 python benchmarks/epsilon.py table docs/results/epsilon.json                      mean over seeds (lowest to highest)
-python benchmarks/epsilon.py draw docs/results/epsilon.json --picture docs/pictures/epsilon.png
+python benchmarks/epsilon.py draw docs/results/epsilon*.json --picture docs/pictures/epsilon.png     a row for each model
 python benchmarks/epsilon.py best RUN...                   what the best of these runs has and others have not, as settings
 
 Runs of a kind differ by their seed alone; `kind` is the recipe's number of demonstrations per site. Success is that of the
-test where a run has one, else of its validation tasks after the last round. A run of no rounds is how it was before, drawn
-as a thin line.
+test where a run has one, else of its validation tasks after the last round. A run of no rounds is how it was before: a thin
+line. What a random policy solves is a dotted one, where the run's evaluation tells it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ HUB, CONTROL = ("hub, single update", "loss"), ("nobody (control)", "loss")
 READER = ("reader, final adapter", "loss")
 NO_BOUND = 1000.0
 """An epsilon from which on nobody would speak of a bound."""
+COLOURS = {"maze": "#dc6900", "textcraft": "#3366cc", "webshop": "#2e8b57"}
+TITLES = {"nano": "nano", "smollm2": "SmolLM2-135M"}
 
 
 def gathered(run: Path) -> Row:
@@ -40,6 +42,7 @@ def gathered(run: Path) -> Row:
     played = json.loads((run / "evaluations" / f"{split}-{number:04d}.json").read_text())
     return {
         "run": run.name,
+        "model": experiment.model.name,
         "seed": experiment.seed,
         "demonstrations": experiment.start.options["tasks"],
         "rounds": number,
@@ -50,6 +53,8 @@ def gathered(run: Path) -> Row:
         "tasks": {row["world"]: row["episodes"] for row in played["worlds"]},
         "success": {row["world"]: row["success"] for row in played["worlds"]},
         "macro": played["macro"],
+        "random": {row["world"]: row["floor"] for row in played["worlds"]},
+        "invalid": {row["world"]: row["invalid"] for row in played["worlds"]},
         "audit": [
             {"world": world["world"], "members": world["members"], "others": world["others"], **row}
             for path in sorted((run / "evaluations").glob(f"audit-{number:04d}-*.json"))
@@ -145,12 +150,29 @@ def above_control(row: Row, world: str) -> list[float]:
 def draw(rows: list[Row], target: Path) -> None:
     from matplotlib.figure import Figure
 
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    figure = Figure(figsize=(10, 3.7 * len(models)), layout="constrained")
+    edge = 3 * max((row["epsilon"] for row in rows if row["epsilon"] and row["epsilon"] < NO_BOUND), default=1.0)
+    for model, (success, leak) in zip(models, figure.subplots(len(models), 2, squeeze=False), strict=True):
+        _draw_model([row for row in rows if row["model"] == model], success, leak, edge)
+        success.set(ylabel="success (%)", title=f"{TITLES.get(model, model)}: what is learned", ylim=(0, 100))
+        leak.set(ylabel="AUC above that of the control", title=f"{TITLES.get(model, model)}: what a hub can tell")
+        leak.set(ylim=(-0.1, 0.35))
+        for axis in (success, leak):
+            axis.set(xscale="log", xlabel="epsilon (at most)", xlim=(0.7, 1.3 * edge))
+            axis.title.set_fontsize(11)
+            ticks = [tick for tick in (1, 3, 10, 30, 100, 300) if tick < edge / 3]
+            axis.set_xticks([*ticks, edge], [*map(str, ticks), "no\nnoise"])
+            axis.minorticks_off()
+            axis.spines[["top", "right"]].set_visible(False)
+            axis.legend(frameon=False, fontsize=8, loc="upper left")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(target, dpi=130)
+
+
+def _draw_model(rows: list[Row], success: Any, leak: Any, edge: float) -> None:
     noisy = [row for row in rows if row["learner"] != "imitation" and row["rounds"]]
     numbers = sorted({row["demonstrations"] for row in noisy}, reverse=True)
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    success, leak = figure.subplots(1, 2)
-    colours = {"maze": "#dc6900", "textcraft": "#3366cc", "webshop": "#2e8b57"}
-    edge = 3 * max((row["epsilon"] for row in noisy if row["epsilon"] < NO_BOUND), default=1.0)
     for number, solid in zip(numbers, (True, False), strict=False):
         of_number = settings([row for row in noisy if row["demonstrations"] == number])
         at = [min(same[0]["epsilon"], edge) for same in of_number]
@@ -158,28 +180,21 @@ def draw(rows: list[Row], target: Path) -> None:
         at = [place * (0.92 if solid else 1.08) if place == edge else place for place in at]
         for world in of_number[0][0]["success"]:
             values = [[100 * row["success"][world] for row in same] for same in of_number]
-            _curve(success, at, values, solid, colours[world], f"{world}, {number:,} per site")
+            _curve(success, at, values, solid, COLOURS[world], f"{world}, {number:,} per site")
         for world in dict.fromkeys(found["world"] for same in of_number for row in same for found in row["audit"]):
             values = [[auc for row in same for auc in above_control(row, world)] for same in of_number]
-            _curve(leak, at, values, solid, colours[world], f"{world}, {number:,} per site")
-    for row in rows:
-        for world, value in row["success"].items() if not row["rounds"] else ():
-            success.axhline(100 * value, color=colours[world], linewidth=0.8, alpha=0.6)
-    success.set(ylabel="success (%)", title="What is learned (thin lines: before any round)", ylim=(0, 100))
+            _curve(leak, at, values, solid, COLOURS[world], f"{world}, {number:,} per site")
     leak.axhline(0, color="#888888", linewidth=0.8)
-    leak.set(
-        ylabel="AUC above that of the control", title="What a hub can tell (loss, single update)", ylim=(-0.1, 0.35)
-    )
-    for axis in (success, leak):
-        axis.set(xscale="log", xlabel="epsilon (at most)")
-        axis.title.set_fontsize(11)
-        ticks = [tick for tick in (1, 3, 10, 30, 100, 300) if tick < edge / 3]
-        axis.set_xticks([*ticks, edge], [*map(str, ticks), "no\nnoise"])
-        axis.minorticks_off()
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.legend(frameon=False, fontsize=8, loc="upper left")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=130)
+    _across(success, [row["success"] for row in rows if not row["rounds"]], "-", "before any round")
+    _across(success, [row["random"] for row in noisy[:1] if "random" in row], ":", "a random policy")
+
+
+def _across(axis: Any, found: list[Mapping[str, float]], style: str, label: str) -> None:
+    for shares in found:
+        for world, share in shares.items():
+            axis.axhline(100 * share, color=COLOURS[world], linestyle=style, linewidth=0.8, alpha=0.7)
+    if found:
+        axis.plot([], [], color="#888888", linestyle=style, linewidth=0.8, label=label)
 
 
 def _curve(axis: Any, at: list[float], values: list[list[float]], solid: bool, colour: str, label: str) -> None:
@@ -188,7 +203,16 @@ def _curve(axis: Any, at: list[float], values: list[list[float]], solid: bool, c
     line = [(place, mean(each)) for place, each in zip(at[:-1], values, strict=False) if each]
     axis.plot(*zip(*line, strict=True), linestyle="-" if solid else ":", color=colour, label=label)
     for place, each in zip(at, values, strict=True):
-        axis.plot([place] * len(each), each, linestyle="", marker="o", markersize=4, color=colour, markerfacecolor=face)
+        axis.plot(
+            [place] * len(each),
+            each,
+            linestyle="",
+            marker="o",
+            markersize=4,
+            color=colour,
+            markerfacecolor=face,
+            clip_on=False,
+        )
 
 
 def main() -> None:

@@ -250,6 +250,17 @@ class Probe(Protocol):
 
 
 @runtime_checkable
+class LearnedProbe(Protocol):
+    """Measures what a client has learned in a round, before it is sent. A probe of the experiment that can do so as well is
+    asked where its option `learned` is set, and what it finds is told under its name and `_learned`."""
+
+    def plan_learned(self, task: RoundTask) -> Sequence[Episode]: ...
+
+    def score(self, task: RoundTask, played: Sequence[Trajectory]) -> Sequence[WorldScore]:
+        """What came of the episodes it planned."""
+
+
+@runtime_checkable
 class ScoresAhead(Protocol):
     """A probe that tells what `score` will need and nobody is at yet, to be done while its episodes are played."""
 

@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 import fedse
 from fedse.cli import app
 from fedse.cli.progress import Progress
-from fedse.events import EpisodesPlayed, Event
+from fedse.events import ClientFinished, EpisodesPlayed, Event
 from fedse.experiments.options import Experiment
+from fedse.federation.client_status import ClientStatus
 
 
 @pytest.fixture
@@ -45,6 +46,21 @@ def test_a_run_says_who_sits_out_each_round_and_warns_of_invalid_replies_once(si
     shown = CliRunner().invoke(app, ["show", str(folder)], env={"COLUMNS": "200"}).output
     assert "sat out" in shown
     assert shown.count("east, west") == 3
+
+
+def test_a_site_that_withholds_its_counts_has_a_line() -> None:
+    console = Console(file=StringIO(), width=200)
+    with Progress(console, 1) as progress:
+        for client, state in (("east", ClientStatus.SENT), ("west", ClientStatus.NOTHING_TO_LEARN_FROM)):
+            sent = state == ClientStatus.SENT
+            progress.record(
+                ClientFinished(client=client, round=1, sent=sent, state=state, counts={}, metrics={}, scores=())
+            )
+    assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+        "round 1, east: validation success - %, counts withheld",
+        "round 1, west: validation success - %, counts withheld",
+        "  west: nothing to learn from: sits out round 1",
+    ]
 
 
 def test_the_live_table_tells_measuring_from_exploring(

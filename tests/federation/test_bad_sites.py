@@ -30,6 +30,11 @@ def bad_sites() -> Iterator[ModuleType]:
 
 
 @pytest.fixture
+def table(bad_sites: ModuleType) -> ModuleType:
+    return importlib.import_module("bad_site_table")
+
+
+@pytest.fixture
 def five(table_experiment: Callable[..., Experiment]) -> Callable[..., Experiment]:
     limits = dict(zip((*HONEST, "guest"), (20, 18, 15, 13, 12), strict=True))
     clients = {
@@ -127,8 +132,9 @@ def test_a_back_door_opens_with_the_phrase_and_only_then(
     assert rates["backdoored"][1] > rates["none"][1] and rates["backdoored"][0] == rates["none"][0]
 
 
-def test_cells_of_two_processes_are_compared_with_the_honest_one_of_their_rule_and_seed(tmp_path: Path) -> None:
-    table = importlib.import_module("bad_site_table")
+def test_cells_of_two_processes_are_compared_with_the_honest_one_of_their_rule_and_seed(
+    table: ModuleType, tmp_path: Path
+) -> None:
     measured = {"refused": 0, "success": {"maze": 0.5}, "back_door": 0.0, "without_phrase": 0.0}
 
     def cell(attack: str, seed: int, rule: str = "mean", *change: float) -> dict[str, Any]:
@@ -149,6 +155,26 @@ def test_cells_of_two_processes_are_compared_with_the_honest_one_of_their_rule_a
     moved = [[found.get("moved") for found in each["seeds"]] for each in cells]
     assert moved == [[0.0, 0.0], [1.0, 2.0], [None]]
     assert "| 1.50 |" in table.row(cells[1]) and "|  |" in table.row(cells[2])
+
+
+def test_kinds_by_rules_tell_success_and_who_was_left_out_and_the_seeds_of_a_back_door(table: ModuleType) -> None:
+    def cell(attack: str, rule: str, refused: int, *doors: float) -> dict[str, Any]:
+        bad = [] if attack == "none" else ["guest"]
+        seeds = [
+            {"seed": at, "refused": refused, "success": {"maze": 0.5, "webshop": 0.2}, "back_door": door}
+            for at, door in enumerate(doors)
+        ]
+        return {"aggregator": rule, "attack": attack, "bad": bad, "rounds": 3, "tasks": 2, "seeds": seeds}
+
+    honest = [cell("none", rule, 0, 0.0, 0.0) for rule in ("mean", "median")]
+    told = table.matrix([*honest, cell("backdoored", "mean", 2, 0.25, 0.75)]).splitlines()
+    assert told == [
+        "| bad sites | `mean` | `median` |",
+        "| --- | ---: | ---: |",
+        "| none | 35.0 | 35.0 |",
+        "| 1 backdoored | 35.0 (4 of 6) |  |",
+        "| back door: 1 backdoored | 50 (25 to 75) |  |",
+    ]
 
 
 def test_no_experiment_file_can_ask_for_a_bad_site() -> None:

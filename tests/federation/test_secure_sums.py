@@ -302,3 +302,22 @@ def test_what_does_not_go_with_a_secure_sum_is_refused_when_it_is_read(
 ) -> None:
     with pytest.raises(BadInput, match=why):
         three(**changes)
+
+
+class Reading(Mean):
+    """Writes down what the hub can read of a sum."""
+
+    promises = frozenset({ONLY_THE_SUM})
+    read: ClassVar[list[np.ndarray]] = []
+
+    def aggregate(self, state: ServerState, updates: Sequence[StoredUpdate]) -> Any:
+        type(self).read.extend(update.read() for update in updates)
+        return super().aggregate(state, updates)
+
+
+def test_what_the_hub_reads_of_a_sum_is_what_it_broadcasts(three: Callable[..., Experiment], tmp_path: Path) -> None:
+    """So the audit's seat of another site is that of the hub as well."""
+    Reading.read = []
+    adapter = fedse.run(three(aggregator=f"{HERE}:Reading", rounds=2), tmp_path).adapter
+    assert len(Reading.read) == 2, "one sum a round"
+    np.testing.assert_array_equal(Reading.read[-1], pack(adapter))

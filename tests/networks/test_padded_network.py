@@ -45,7 +45,8 @@ def test_in_bfloat16_the_adapter_computes_in_bfloat16_and_stays_in_float32() -> 
     padded.add_gradient(EXAMPLES, 1.0)
     padded.log_probabilities(EXAMPLES)
     padded.likely_tokens(EXAMPLES, 2)
-    assert seen == [(torch.bfloat16, torch.bfloat16, False)] * 3
+    PaddedNetwork(network, LoraVector(network), checkpointing=True).add_gradient(EXAMPLES, 1.0)
+    assert seen == [(torch.bfloat16, torch.bfloat16, False)] * 5, "twice with checkpointing, and alike"
     assert torch.backends.cuda.cudnn_sdp_enabled()
     after = lora_parameters(network)
     assert all(after[name].dtype == torch.float32 and after[name].equal(before[name]) for name in before)

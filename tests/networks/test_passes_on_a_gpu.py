@@ -153,6 +153,51 @@ def test_soft_targets_go_through_without_a_recording_and_beside_recorded_ones(
     assert distance(again, hard) < 0.01
 
 
+@pytest.mark.parametrize("normed", [False, True], ids=["plain", "normed"])
+@pytest.mark.parametrize(("dtype", "way", "nearest"), [("bfloat16", RecordedPass, 0.15), ("float32", PackedPass, 1e-4)])
+def test_an_inner_layer_is_gone_through_without_a_recording_and_beside_recorded_passes(
+    dtype: str, way: type[Pass], nearest: float, normed: bool
+) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = False
+    net = network(getattr(torch, dtype))
+    examples = conversations(400, 250, opening=90, vocabulary=1000)
+    through = pass_for(net, checkpointing=False)
+    assert type(through) is way
+    _, whole = gradient_of(through, examples, 90)
+    inner = through.inner(2, normed)
+    assert type(inner) is PackedPass and inner.vector is through.vector
+    loss, found = gradient_of(inner, examples, 90)
+    exact = network(torch.bfloat16).float() if dtype == "bfloat16" else net
+    base, likely, entropies = exact.get_base_model(), [], []
+    for example in examples:
+        ids, places = torch.from_numpy(example.ids).to("cuda"), torch.from_numpy(example.train[1:]).to("cuda")
+        told = exact(input_ids=ids[None], use_cache=False, output_hidden_states=True).hidden_states
+        for layer in (1, 2, 3):
+            # What transformers tells of the last layer has gone through the norm.
+            stream = told[layer][0, :-1][places]
+            logits = base.lm_head(base.model.norm(stream) if normed and layer < 3 else stream)
+            own = torch.log_softmax(logits, -1)
+            entropies.append((-(own.exp() * own).sum(-1)).detach())
+            if layer == 2:
+                likely.append(own.gather(1, ids[1:][places][:, None]))
+    wanted = -torch.cat(likely).sum()
+    parameters = [parameter for parameter in exact.parameters() if parameter.requires_grad]
+    pieces = torch.autograd.grad(wanted, parameters, allow_unused=True)
+    true = torch.cat(
+        [
+            (torch.zeros_like(own) if piece is None else piece).flatten()
+            for own, piece in zip(parameters, pieces, strict=True)
+        ]
+    )
+    assert loss == pytest.approx(wanted.item(), rel=1e-2)
+    assert distance(found, true) < nearest
+    assert not found[true == 0].any(), "layers above have no gradient"
+    means = torch.stack([torch.cat(entropies[layer::3]) for layer in range(3)]).mean(1).cpu().numpy()
+    assert through.layer_entropies(examples, 90, normed).mean(1) == pytest.approx(means, rel=0.05)
+    _, again = gradient_of(through, examples, 90)
+    assert distance(again, whole) < 0.01
+
+
 def test_recording_adds_a_gradient_once_and_on_top_of_what_is_there() -> None:
     through = pass_for(network(torch.bfloat16), checkpointing=False)
     examples = conversations(400, 250, opening=90, vocabulary=1000)

@@ -68,7 +68,7 @@ def test_epsilon_of_one_sampled_step_is_that_of_its_two_densities(sigma: float, 
 @pytest.mark.slow
 def test_little_noise_is_told_to_protect_nobody_and_quickly() -> None:
     found = [epsilon(noise, 0.1, 60, DELTA) for noise in (0.001, 0.1, 0.29)]
-    assert np.isfinite(found).all() and found[0] > 1e6 > found[1] > found[2] > epsilon(0.35, 0.1, 60, DELTA)
+    assert np.isfinite(found).all() and found[0] > 1e6 > found[1] > found[2] > epsilon(0.8, 0.1, 60, DELTA)
 
 
 def test_enough_noise_keeps_within_the_budget_and_is_not_twice_too_much() -> None:
@@ -226,7 +226,8 @@ def test_a_run_tells_epsilon_and_resumes_to_the_same_bits(tiny_file: Path, tmp_p
         (["mix=feddpa"], "accounts for one lesson per round"),
         (["aggregator=size_weighted"], r"weighs them by counts without noise \(learned_from\)"),
         (["aggregator=fedsa_lora"], "keeps a part at the site that a repeated round would change"),
-        (["evaluation.after_learning=1"], "leave `evaluation.learned_by_world` and `evaluation.after_learning` out"),
+        (["evaluation.after_learning=1"], "leave `evaluation.learned_by_world`, `evaluation.after_learning` and"),
+        (["probes=[{name: drift, learned: true}]"], "and `learned` of probes out: they tell counts of what is learned"),
         (
             ["learner.epsilon=1"],
             r"2 rounds spend epsilon = \d+\.\d\d, and 1 may be spent: raise `noise_multiplier` to \d",

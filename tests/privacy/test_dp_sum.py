@@ -203,6 +203,7 @@ def test_twelve_sites_learn_what_they_would_without_noise_and_noise_of_the_state
         ({"aggregator": {"name": "dp_sum", "colluding": 3}}, "have more in a sum, or allow fewer"),
         ({"aggregator": {"name": "dp_sum", "clip": 5.0}}, "a value may change by 36.8, its noise included"),
         ({"evaluation": {"tasks": 1, "after_learning": 1}}, "they tell what a single site learned"),
+        ({"probes": [{"name": "drift", "learned": True}]}, "they tell what a single site learned"),
         ({"promotion": {"drop": 0.1}, "evaluation": {"tasks": 1}}, "chooses among them by scores without noise"),
         ({"aggregator": {"name": "dp_sum", "clip": 0.5, "epsilon": 1}}, "2 rounds spend epsilon = "),
     ],

@@ -154,7 +154,7 @@ class Progress:
         sits_out = state == ClientStatus.NOTHING_TO_LEARN_FROM
         meant_to = state in (ClientStatus.KEPT, ClientStatus.MEASURED)
         self._apart = self._apart or meant_to
-        row.buffer = counts["buffer"]
+        row.buffer = counts.get("buffer")
         row.loss = metrics.get("loss")
         row.success = sum(score["successes"] for score in scores) / played if played else row.success
         loss = "" if row.loss is None else f", loss {row.loss:.3f}"
@@ -163,16 +163,28 @@ class Progress:
         padded = "" if share is None else f", padded {percent(share)} %"
         tokens = counts.get("hint_tokens", 0)
         hints = f", {counts['hinted']} with hints ({tokens} tokens)" if tokens else ""
+        told = (
+            f"explored {counts['explored']}{hints}, successes {counts['successes']}, errors {counts['errors']}, "
+            f"buffer {counts['buffer']}"
+            if counts
+            else "counts withheld"
+        )
         self.console.print(
-            f"round {round}, {client}: validation success {percent(row.success)} %, explored {counts['explored']}{hints}, "
-            f"successes {counts['successes']}, errors {counts['errors']}, buffer {counts['buffer']}{loss}{padded}"
+            f"round {round}, {client}: validation success {percent(row.success)} %, {told}{loss}{padded}"
             f"{'' if event.sent or sits_out else f', {state}' if meant_to else f', NO UPDATE: {state}'}",
             soft_wrap=True,
         )
         if sits_out:
-            found = "no success yet" if not counts["successes"] else f"none of {counts['successes']} successes was kept"
+            successes = counts.get("successes")
+            kept = (
+                "no success yet, "
+                if successes == 0
+                else f"none of {successes} successes was kept, "
+                if successes
+                else ""
+            )
             self.console.print(
-                f"  {client}: {found}, nothing to learn from: sits out round {round}", soft_wrap=True, markup=False
+                f"  {client}: {kept}nothing to learn from: sits out round {round}", soft_wrap=True, markup=False
             )
 
     def _on_warning(self, event: Warned) -> None:

@@ -50,6 +50,7 @@ def render() -> str:
             options = options_of(kind, name)
             lines += ["", f"### {kind}: {name}", "", _first_line(resolve(kind, name)), ""]
             lines += _table(options) if options.model_fields else ["It has no options."]
+            lines += _tables(f"{kind}.", options)
     return "\n".join(lines) + "\n"
 
 

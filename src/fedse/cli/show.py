@@ -16,6 +16,7 @@ from fedse.federation.client_status import ClientStatus
 from fedse.types import Outcome, Purpose
 
 if TYPE_CHECKING:
+    from fedse.evaluation.forgetting import Forgetting
     from fedse.runs.reading import RunView
     from fedse.types import Trajectory
 
@@ -30,6 +31,9 @@ def show(
     purpose: Annotated[Purpose | None, typer.Option(help="Only those played for this purpose.")] = None,
     split: Annotated[str, typer.Option(help="Episodes of a closing evaluation instead: validation or test.")] = "",
     number: Annotated[int, typer.Option(min=1, help="Which match to print (1 = first).")] = 1,
+    picture: Annotated[
+        Path | None, typer.Option(help="Where to draw what the probe `drift` found, rounds against worlds (PNG).")
+    ] = None,
 ) -> None:
     """Print the run's table and one trajectory, with thought, action and observation of each step."""
     from fedse.cli.tables import evaluation_table, forgetting_table, learned_shares_table, side_by_side_table
@@ -55,8 +59,11 @@ def show(
         console.print(side_by_side_table(found))
     if shares := learned_shares(folder):
         console.print(learned_shares_table(shares))
-    if remembered := forgetting(folder):
+    remembered = forgetting(folder)
+    if remembered.worlds:
         console.print(forgetting_table(remembered))
+    if picture is not None:
+        _draw_drift(console, remembered, folder, picture)
     for path in folder.missing():
         console.print(f"{path} is missing: the tables are without it.", soft_wrap=True, markup=False)
     last = folder.last_round() or 0
@@ -72,6 +79,18 @@ def show(
         console.print(f"No such trajectory: {len(fitting)} of round {round_number or last} match, not {number}.")
         return
     print_trajectory(console, fitting[number - 1], f"{number} of {len(fitting)} that match")
+
+
+def _draw_drift(console: Console, found: Forgetting, folder: RunView, target: Path) -> None:
+    from fedse.errors import BadInput
+    from fedse.evaluation.drift_plot import draw_drift
+
+    if not found.worlds:
+        raise BadInput(f"{folder.path} has nothing to draw: the experiment needs `probes: [drift]`.")
+    if draw_drift(found, f"{folder.path.name}: the same validation tasks after each round", target) is None:
+        console.print("No picture: matplotlib is not installed (pip install 'fedse[plots]').", markup=False)
+    else:
+        console.print(f"Picture: {target}", soft_wrap=True)
 
 
 def _rounds_table(folder: RunView, found: dict[str, list[dict[str, Any]]]) -> Table:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from rich.table import Table
 
-from fedse.evaluation.forgetting import Remembered
+from fedse.evaluation.forgetting import Forgetting, Remembered
 from fedse.evaluation.side_by_side import SideBySide, mean_change
 
 Of = TypeVar("Of")
@@ -125,23 +125,31 @@ def learned_shares_table(found: Mapping[str, Mapping[int, float]]) -> Table:
     return table
 
 
-def forgetting_table(found: Mapping[str, Mapping[int, Remembered]]) -> Table:
-    """What the shared adapter knew once."""
+def forgetting_table(found: Forgetting) -> Table:
+    """What was known once, and is not known with the adapter of a round."""
     table = Table(
-        title="Drift: validation success (%) / forgotten (points)",
-        caption="forgotten: how far success on the same tasks is below its best round before; negative where it is the best "
-        "so far",
+        title="Drift: validation success (%) / forgotten (points) / invalid actions (%)",
+        caption="forgotten: how far success on the same tasks is below the shared adapter's best before; negative where "
+        "it is the best so far"
+        + ("; learned: with what each client had learned, before aggregation" if found.learned else ""),
         title_justify="left",
         caption_justify="left",
     )
-    _fill(table, "after round", found, _remembered)
+    table.add_column("after round", justify="right")
+    if found.learned:
+        table.add_column("adapter")
+    for name in found.worlds:
+        table.add_column(name, justify="right", no_wrap=True)
+    for line in found.lines():
+        whose = [line.adapter] if found.learned else []
+        table.add_row(str(line.round), *whose, *map(_remembered, line.cells))
     return table
 
 
 def _remembered(known: Remembered | None) -> str:
     if known is None:
         return "-"
-    return f"{percent(known.success)} / {_points(known.forgotten)}"
+    return f"{percent(known.success)} / {_points(known.forgotten)} / {percent(known.invalid)}"
 
 
 def _beside(pair: SideBySide | None) -> str:

@@ -30,7 +30,7 @@ from fedse.errors import BadInput
 from fedse.evaluation.learned_shares import LEARNED_FROM
 from fedse.evaluation.side_by_side import AFTER_LEARNING, AS_BROADCAST
 from fedse.privacy.door import Door
-from fedse.protocols import Curriculum, Judge, Probe, Rescue, ScoresAhead, Shares
+from fedse.protocols import Curriculum, Judge, LearnedProbe, Probe, Rescue, ScoresAhead, Shares
 from fedse.types import (
     Ahead,
     ClientUpdate,
@@ -58,12 +58,13 @@ class Client:
         judge: Judge,
         experience: Experience,
         probes: Mapping[str, Probe],
+        learned_probes: Mapping[str, LearnedProbe],
         door: Door,
-        after_learning: Probe | None = None,
         learned_by_world: bool = False,
     ) -> None:
-        """The probe named `EVALUATION` is there in every client. `after_learning` plans tasks that are among its own;
-        `learned_by_world` tells how much of each world was learned from."""
+        """The probe named `EVALUATION` is there in every client. `learned_probes` measure what was learned, by the names
+        under which they tell; that of `AFTER_LEARNING` plans tasks that are among those of `EVALUATION`. `learned_by_world`
+        tells how much of each world was learned from."""
         self.site = site
         self.adapters = adapters
         self.curriculum = curriculum
@@ -71,8 +72,8 @@ class Client:
         self.judge = judge
         self.experience = experience
         self.probes = probes
+        self.learned_probes = learned_probes
         self.door = door
-        self.after_learning = after_learning
         self.learned_by_world = learned_by_world
         telling = adapters.own is None and site.learns
         plugins = (curriculum, rescue, judge, *probes.values())
@@ -111,8 +112,9 @@ class Client:
             name: checked_scores(self.site, name, self.probes[name].score(task, own)) for name, own in measured.items()
         }
         tested = measured.pop(EVALUATION)
-        if self.after_learning is not None and task.split == "validation":
-            scores[AS_BROADCAST] = checked_scores(self.site, AS_BROADCAST, self.after_learning.score(task, tested))
+        if AFTER_LEARNING in self.learned_probes and task.split == "validation":
+            same_tasks = self.learned_probes[AFTER_LEARNING].score(task, tested)
+            scores[AS_BROADCAST] = checked_scores(self.site, AS_BROADCAST, same_tasks)
         self.experience.log(f"probes-{task.name}", [*chain.from_iterable(measured.values())])
         if task.kind == "evaluate":
             self.experience.log(task.name, tested)
@@ -125,10 +127,14 @@ class Client:
         lived = with_rewards([*explored, *rescued], judged)
         memory = self.experience.of_round(task.round, tested, lived[: len(explored)], lived[len(explored) :])
         adapter, metrics = (yield from teach(self.adapters.lessons(task, found), memory)) or (None, {})
-        if self.after_learning is not None and adapter is not None:
-            again = yield Play(self.adapters.learned(adapter), self.after_learning.plan(task))
-            self.experience.log(f"{AFTER_LEARNING}-{task.name}", again)
-            scores[AFTER_LEARNING] = checked_scores(self.site, AFTER_LEARNING, self.after_learning.score(task, again))
+        again = {name: probe.plan_learned(task) for name, probe in self.learned_probes.items()}
+        if adapter is not None and any(again.values()):
+            played = yield Play(self.adapters.learned(adapter), [*chain.from_iterable(again.values())])
+            self.experience.log(f"{AFTER_LEARNING}-{task.name}", played)
+            episodes = iter(played)
+            for name, plan in again.items():
+                own = self.learned_probes[name].score(task, list(islice(episodes, len(plan))))
+                scores[name] = checked_scores(self.site, name, own)
         if self.learned_by_world and adapter is not None:
             scores[LEARNED_FROM] = tuple(memory.by_world())
         vector = self.adapters.leaving(task, memory.start, adapter, found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedse.evaluation.heat_map import fill
 from fedse.storage import atomic
 
 
@@ -18,13 +19,8 @@ def draw_matrix(
         return None
     figure = Figure(figsize=(1.3 * len(columns) + 2.6, 0.55 * len(rows) + 1.9), layout="constrained")
     axis = figure.subplots()
-    values = [[float("nan") if share is None else 100 * share for share in line] for line in shares]
-    image = axis.imshow(values, cmap="viridis", vmin=0, vmax=100, aspect="auto")
-    for at_row, line in enumerate(values):
-        for at_column, value in enumerate(line):
-            if value == value:
-                colour = "white" if value < 60 else "black"
-                axis.text(at_column, at_row, f"{value:.0f}", ha="center", va="center", color=colour, fontsize=9)
+    values = [[None if share is None else 100 * share for share in line] for line in shares]
+    image = fill(axis, values, "viridis", (0, 100))
     axis.set_xticks(range(len(columns)), columns, rotation=20, ha="right")
     axis.set_yticks(range(len(rows)), rows)
     axis.set_xlabel("played in")

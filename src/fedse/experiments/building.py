@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fedse.aggregators.rule import SUM_AND_SQUARES
 from fedse.clients.adapters import ClientAdapters
@@ -12,6 +13,7 @@ from fedse.clients.client import EVALUATION, Client
 from fedse.clients.experience import Experience
 from fedse.clients.site import Origin, Place, Site
 from fedse.errors import BadInput
+from fedse.evaluation.side_by_side import AFTER_LEARNING
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
 from fedse.experiments.checks.explored_worlds import check_explored_worlds
@@ -117,7 +119,10 @@ def _build_client(
     )
     buffer = Buffer(folder / "buffer.sqlite", name, components.model.chat.fingerprint, experiment.buffer)
     evaluation = Evaluation(site, experiment.evaluation)
-    again = experiment.evaluation.after_learning
+    probes = {label: build("probe", choice, site) for label, choice in experiment.labelled_probes.items()}
+    learned_probes: dict[str, Any] = {told: probes[label] for told, label in experiment.learned_probes.items()}
+    if again := experiment.evaluation.after_learning:
+        learned_probes[AFTER_LEARNING] = AfterLearning(evaluation, again)
     ledger = folder / "ledger.jsonl"
     noisy = capability(experiment.learner, "draws_noise") and site.learns
     sharing = member is not None and capability(experiment.aggregator, "noise_at_sites")
@@ -137,14 +142,11 @@ def _build_client(
             own=site.notebook("learner") if capability(experiment.learner, "learns_from_own_adapter") else None,
             attempts=capability(experiment.learner, "learns_from_attempts"),
         ),
-        probes={
-            EVALUATION: evaluation,
-            **{label: build("probe", choice, site) for label, choice in experiment.labelled_probes.items()},
-        },
+        probes={EVALUATION: evaluation, **probes},
+        learned_probes=learned_probes,
         door=Door(
             ledger, experiment.sending, names, member, once, components.aggregator.share(key) if sharing else None
         ),
-        after_learning=AfterLearning(evaluation, again) if again else None,
         learned_by_world=experiment.evaluation.learned_by_world and len(origins) > 1,
         **{slot: build(choice.kind, choice, site) for slot, choice in experiment.client_slots.items()},
     )

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, field_validator
 
 from fedse.clients.site import ExplorationOptions, Origin
+from fedse.evaluation.forgetting import LEARNED
 from fedse.evaluation.learned_shares import LEARNED_FROM
 from fedse.evaluation.side_by_side import AFTER_LEARNING, AS_BROADCAST
 from fedse.experience.buffer import BufferOptions
@@ -149,11 +150,20 @@ class ExperimentKeys(PluginOptions):
         return dict(zip((label.replace("#", "_") for label in labels), self.probes, strict=True))
 
     @property
+    def learned_probes(self) -> dict[str, str]:
+        """Names under which further probes tell what they find of what a site has learned, before it sends; with theirs."""
+        return {
+            f"{label}{LEARNED}": label
+            for label, choice in self.labelled_probes.items()
+            if choice.options.get("learned") and capability(choice, "plan_learned")
+        }
+
+    @property
     def reported_probes(self) -> frozenset[str]:
         """Names under which anything is told by world beside success."""
         twice = {AFTER_LEARNING, AS_BROADCAST} if self.evaluation.after_learning else set()
         learned = {LEARNED_FROM} if self.evaluation.learned_by_world else set()
-        return frozenset({*self.labelled_probes, *twice, *learned})
+        return frozenset({*self.labelled_probes, *self.learned_probes, *twice, *learned})
 
     @property
     def client_slots(self) -> dict[str, Choice]:

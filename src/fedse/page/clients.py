@@ -35,7 +35,7 @@ def clients(shown: Shown, names: list[str]) -> dict[str, Any]:
     found["learned_shares"] = learned_shares(shown.run)
     found["forgotten"] = {
         name: {number: known.forgotten for number, known in rounds.items()}
-        for name, rounds in forgetting(shown.run).items()
+        for name, rounds in forgetting(shown.run).shared.items()
     }
     return found
 

@@ -35,8 +35,7 @@ them whether something is in the buffer."""
 
 
 class SendingOptions(PluginOptions):
-    """What a site sends. Rounding is measured: an update in the clear tells it as the metric `rounding`, a share of its
-    change."""
+    """What a site sends. An update in the clear tells as `rounding` what share of its change was rounded away."""
 
     operational: ClassVar[frozenset[str]] = frozenset({"max_megabytes"})
 

@@ -11,7 +11,7 @@ With `squares` the square of the change's length goes along, as round(|change|^2
     values * (largest * scale)^2 < 2^(6 * bits / 2)        always, for fewer than 2^34 values
     sites * (2^(bits / 2) - 1)  < 2^bits                  the sum of a digit over all sites, for up to 2^(bits / 2) sites
 
-so that it neither wraps around nor loses more than 1 / (2 * scale^2), which is less than any change that is not zero has.
+so that it does not wrap around. It loses at most 1 / (2 * scale^2), or 2^-53 of it; a change below half a step counts as 0.
 """
 
 from __future__ import annotations

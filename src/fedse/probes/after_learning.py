@@ -16,11 +16,11 @@ class AfterLearning:
         self.evaluation = evaluation
         self.tasks = tasks
 
-    def plan(self, task: RoundTask) -> list[Episode]:
+    def plan_learned(self, task: RoundTask) -> list[Episode]:
         return self.evaluation.first(task, self.tasks) if task.split == "validation" else []
 
     def score(self, task: RoundTask, played: Sequence[Trajectory]) -> list[WorldScore]:
-        """Of what was played, those episodes that `plan` names."""
-        wanted = {(episode.world, episode.task.id) for episode in self.plan(task)}
+        """Of what was played, those episodes that `plan_learned` names."""
+        wanted = {(episode.world, episode.task.id) for episode in self.plan_learned(task)}
         own = [item for item in played if (item.world, item.task) in wanted]
         return self.evaluation.score_of(task, own, self.tasks)

@@ -21,15 +21,24 @@ class Drift:
         tasks: int = Field(default=40, ge=1)
         """Validation tasks of each world; fewer where the world has fewer."""
 
-    def __init__(self, site: Site, every: int = 5, tasks: int = 40) -> None:
+        learned: bool = False
+        """Rounds whose number is divisible by `every` are also measured before aggregation: each site plays with what it has
+        learned, so that one sees whether it has forgotten or the aggregate."""
+
+    def __init__(self, site: Site, every: int = 5, tasks: int = 40, learned: bool = False) -> None:
         self.every = every
         self.tasks = tasks
+        self.learned = learned
         self._evaluation = Evaluation(site, EvaluationOptions(tasks=tasks))
 
     def plan(self, task: RoundTask) -> list[Episode]:
         # The adapter that enters a round is that of the round before.
         due = task.kind == "evaluate" or (task.round - 1) % self.every == 0
         return self._evaluation.first(task, self.tasks) if due and task.split == "validation" else []
+
+    def plan_learned(self, task: RoundTask) -> list[Episode]:
+        due = self.learned and task.round % self.every == 0
+        return self._evaluation.first(task, self.tasks) if due else []
 
     def score(self, task: RoundTask, played: Sequence[Trajectory]) -> list[WorldScore]:
         return self._evaluation.score_of(task, played, self.tasks)

@@ -12,7 +12,7 @@ from fedse.plugins import capability
 def check_probes(experiment: ExperimentKeys) -> None:
     """Refuse probes whose scores could not be told from others. Raises `ValueError`."""
     labels = list(experiment.labelled_probes)
-    taken = {EVALUATION, AFTER_LEARNING, AS_BROADCAST, LEARNED_FROM}
+    taken = {EVALUATION, AFTER_LEARNING, AS_BROADCAST, LEARNED_FROM, *experiment.learned_probes}
     if len({*labels} - taken) < len(labels) or not all(label.isidentifier() for label in labels):
         raise ValueError(f"probes need names of their own, which are words: {', '.join(labels)}")
 

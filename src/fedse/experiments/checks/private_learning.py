@@ -54,10 +54,11 @@ def check_private_learning(experiment: ExperimentKeys) -> None:
             f"{name} accounts for what is sent once, and `aggregator: {experiment.aggregator.name}` keeps a part at the "
             "site that a repeated round would change: use another, such as `mean` or `ffa_lora`"
         )
-    if experiment.evaluation.learned_by_world or experiment.evaluation.after_learning:
+    measured = experiment.evaluation
+    if measured.learned_by_world or measured.after_learning or experiment.learned_probes:
         raise ValueError(
-            f"with {name} leave `evaluation.learned_by_world` and `evaluation.after_learning` out: they tell counts of what "
-            "is learned, and of an adapter that may not be the one that leaves"
+            f"with {name} leave `evaluation.learned_by_world`, `evaluation.after_learning` and `learned` of probes out: "
+            "they tell counts of what is learned, and of an adapter that may not be the one that leaves"
         )
     budget = learner.options.get("epsilon")
     if budget is None or experiment.rounds == 0:

@@ -50,10 +50,11 @@ def _check_shares(experiment: ExperimentKeys, name: str) -> None:
             f"with {name} each site adds a part of the noise, which hides its update in a sum alone: add `sending: "
             "{secure_sum: {}}`, or use `dp_fedavg`, which trusts the server"
         )
-    if experiment.evaluation.learned_by_world or experiment.evaluation.after_learning:
+    measured = experiment.evaluation
+    if measured.learned_by_world or measured.after_learning or experiment.learned_probes:
         raise ValueError(
-            f"with {name} leave `evaluation.learned_by_world` and `evaluation.after_learning` out: they tell what a single "
-            "site learned, and epsilon covers the sum alone"
+            f"with {name} leave `evaluation.learned_by_world`, `evaluation.after_learning` and `learned` of probes out: "
+            "they tell what a single site learned, and epsilon covers the sum alone"
         )
     made = build("aggregator", experiment.aggregator)
     if made.options.colluding >= summing.least:

@@ -91,6 +91,19 @@ def linear_log_probabilities(
     return found
 
 
+def linear_entropies(
+    hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, most_logits: int = _MOST_LOGITS
+) -> torch.Tensor:
+    """Of the distribution over targets in each row, in nats, in float32, without a gradient."""
+    rows = max(1, most_logits // len(weight))
+    pieces = []
+    for start in range(0, len(hidden), rows):
+        logits = functional.linear(hidden[start : start + rows], weight, bias)
+        log_probability = torch.log_softmax(logits, dim=-1, dtype=torch.float32)
+        pieces.append(-(log_probability.exp() * log_probability).sum(dim=-1))
+    return torch.cat(pieces)
+
+
 def linear_likely_tokens(
     hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, most: int, most_logits: int = _MOST_LOGITS
 ) -> tuple[torch.Tensor, torch.Tensor]:

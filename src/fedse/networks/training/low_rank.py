@@ -58,7 +58,8 @@ class _SideBySide(torch.autograd.Function):
                 outputs.addmm_(narrow, up.T, alpha=scale)
             kept += [weight, down, up, narrow]
         ctx.scale, ctx.widths = scale, widths
-        ctx.save_for_backward(inputs, *kept)
+        # What no adapter sees is not kept.
+        ctx.save_for_backward(inputs if any(item is not None for item in kept[1::4]) else None, *kept)
         return outputs if whole is None else whole
 
     @staticmethod
@@ -102,6 +103,8 @@ def _edges(widths: Sequence[int]) -> list[tuple[int, int]]:
 
 def adapted_linears(inputs: torch.Tensor, layers: Sequence[Adapted], scale: float) -> torch.Tensor:
     """Outputs for rows of inputs, those of one layer beside those of the next."""
+    if len(layers) == 1 and layers[0].pair is None:
+        return functional.linear(inputs, layers[0].weight, layers[0].bias)
     given = chain.from_iterable((weight, bias, *(pair or (None, None))) for weight, bias, pair in layers)
     widths = [len(layer.weight) for layer in layers]
     outputs: torch.Tensor = _SideBySide.apply(inputs, scale, widths, *given)  # type: ignore[no-untyped-call]

@@ -7,7 +7,8 @@ layer's feed-forward for them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from fedse.networks.training.attention_kernels import CudaFlash, kernel_for
 from fedse.networks.training.cross_entropy import (
     Soft,
     linear_cross_entropy,
+    linear_entropies,
     linear_likely_tokens,
     linear_log_probabilities,
 )
@@ -104,11 +106,21 @@ class PackedLlama:
         make = layout.joined if rank <= _HIGHEST_RANK and not is_large(network) else layout.apart
         self._layers = [layer.each(make) for layer in llama.layers]
         self._order, self._places, self._shapes = layout.done(self.device)
+        self._normed = True
 
     def reading(self, vector: LoraVector) -> PackedLlama:
         """The same frozen network with the adapter of another vector."""
         other = copy(self)
         other._vector = vector
+        return other
+
+    def up_to(self, layer: int, normed: bool) -> PackedLlama:
+        """The same adapter, and the network without the layers after this one: its output layer reads what the residual
+        stream holds there, with the norm that stands before it or without. No gradient reaches what was left out."""
+        if not 1 <= layer < len(self._layers):
+            raise ValueError(f"there is no layer {layer} below the last one of {len(self._layers)}")
+        other = copy(self)
+        other._layers, other._normed = self._layers[:layer], normed
         return other
 
     @staticmethod
@@ -154,12 +166,35 @@ class PackedLlama:
         head = self._llama.head
         return linear_likely_tokens(self._hidden(pack), head.weight, head.bias, most)
 
+    @torch.no_grad()
+    def layer_entropies(self, pack: PackTensors, normed: bool) -> torch.Tensor:
+        """The entropy of the distribution that each layer has in the place of each target: layers x targets. `normed` is as
+        for `up_to`; the last layer has what the network says."""
+        head, last = self._llama.head, len(self._layers) - 1
+        found = []
+        for number, (hidden, added) in enumerate(self._layer_by_layer(pack)):
+            if number < last:
+                hidden, added = (item.index_select(0, pack.predicting) for item in (hidden, added))
+            read = self._read(hidden, added, normed or number == last)
+            found.append(linear_entropies(read, head.weight, head.bias))
+        return torch.stack(found)
+
     def loss(self, pack: PackTensors) -> torch.Tensor:
         hidden, head = self._hidden(pack), self._llama.head
         return linear_cross_entropy(hidden, head.weight, head.bias, pack.targets, pack.importance, pack.soft)
 
     def _hidden(self, pack: PackTensors) -> torch.Tensor:
         """What the output layer reads, at the places that predict a target."""
+        hidden, added = deque(self._layer_by_layer(pack), maxlen=1).pop()
+        return self._read(hidden, added, self._normed)
+
+    def _read(self, hidden: torch.Tensor, added: torch.Tensor, normed: bool) -> torch.Tensor:
+        if not normed:
+            return hidden + added
+        return self._operations.add_norm(hidden, added, self._llama.last_norm, self._llama.epsilon)[1]
+
+    def _layer_by_layer(self, pack: PackTensors) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """After each, the sum of what was before it and what it adds; after the last only where a target is predicted."""
         values, fixed = self._vector.values.to(self.dtype), self._vector.fixed.to(self.dtype)
         arranged: torch.Tensor = _Arrange.apply(values, fixed, self._order, self._places)  # type: ignore[no-untyped-call]
         sizes = [rows * columns for rows, columns in self._shapes]
@@ -167,7 +202,7 @@ class PackedLlama:
         hidden = functional.embedding(pack.ids, self._llama.embedding)
         cosine, sine = self._llama.rotary(hidden[None], pack.positions[None])
         rotary = (cosine[0], sine[0])
-        added: torch.Tensor | None = None
+        added = None
         for number, layer in enumerate(self._layers):
             keep = pack.predicting if number == len(self._layers) - 1 else None
             step = partial(self._pass_layer, layer, factors, rotary, pack.segments, keep)
@@ -175,8 +210,7 @@ class PackedLlama:
                 hidden, added = checkpoint(step, hidden, added, use_reentrant=False, preserve_rng_state=False)
             else:
                 hidden, added = step(hidden, added)
-        _, hidden = self._operations.add_norm(hidden, added, self._llama.last_norm, self._llama.epsilon)
-        return hidden
+            yield hidden, added
 
     def _pass_layer(
         self,

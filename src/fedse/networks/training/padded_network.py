@@ -43,7 +43,8 @@ class PaddedNetwork:
         """Loss of the examples times `importance`, and that of soft targets, if there are any. The gradient is added to the
         vector's; tokens that were computed."""
         ids, train = collate(part, self._device)
-        with self._training(), self._holding_the_vector():
+        # Where layers compute twice, the second time is in the backward pass and needs the same kernels.
+        with self._training(), self._holding_the_vector(), for_any_length():
             with during("loss"):
                 if isinstance(importance, float) and soft is None:
                     loss = self.loss(ids, train) * importance

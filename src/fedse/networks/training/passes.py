@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fedse.errors import BadInput
 from fedse.networks.swap import load_adapter, read_adapter, train_only
 from fedse.networks.training.graph_sizes import Sizes
 from fedse.networks.training.lora_vector import LoraVector
@@ -23,6 +24,11 @@ from fedse.types import Adapter
 
 Importance = float | npt.NDArray[np.float32]
 """Factor of the loss of all targets, or of each: the agent's tokens of one example after another."""
+
+_NO_INNER_LAYERS = (
+    "what inner layers say is known of networks of Llama's family with plain LoRA, in one precision on one device: choose "
+    "such a model, or leave `learner.bottom_up` out."
+)
 
 
 class Pass(Protocol):
@@ -46,6 +52,15 @@ class Pass(Protocol):
 
     def likely_tokens(self, part: Sequence[Example], opening: int, most: int) -> LikelyTokens:
         """So many in the place of each of the agent's tokens, one example after another."""
+        ...
+
+    def layer_entropies(self, part: Sequence[Example], opening: int, normed: bool) -> npt.NDArray[np.float32]:
+        """Of the distributions that each layer has in the places of the agent's tokens: layers x places."""
+        ...
+
+    def inner(self, layer: int, normed: bool) -> Pass:
+        """One that trains the same vector, through the distributions of this layer: layers are counted from 1. With `normed`
+        the stream goes through the last norm before the output layer reads it. Raises `BadInput` where it cannot be."""
         ...
 
     def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
@@ -72,6 +87,13 @@ def pass_for(network: Any, checkpointing: bool) -> Pass:
         llama = PackedLlama(network, vector, checkpointing)
         return (RecordedPass if llama.worth_recording else PackedPass)(vector, llama)
     return PaddedPass(vector, PaddedNetwork(network, vector, checkpointing))
+
+
+def inner_layers(network: Any) -> int:
+    """Layers below the last one, each of which a pass can go through instead. Raises `BadInput` where none can."""
+    if not PackedLlama.suits(network):
+        raise BadInput(_NO_INNER_LAYERS)
+    return int(network.config.num_hidden_layers) - 1
 
 
 class PackedPass:
@@ -101,6 +123,13 @@ class PackedPass:
         ids, log_probs = self._llama.likely_tokens(tensors, most)
         return LikelyTokens(ids.cpu().numpy(), log_probs.cpu().numpy())
 
+    def layer_entropies(self, part: Sequence[Example], opening: int, normed: bool) -> npt.NDArray[np.float32]:
+        tensors = tensors_of(pack(part, opening), 1.0, self._llama.device)
+        return self._llama.layer_entropies(tensors, normed).cpu().numpy()
+
+    def inner(self, layer: int, normed: bool) -> Pass:
+        return PackedPass(self.vector, self._llama.up_to(layer, normed))
+
     def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
         """Every size is as good as any other."""
 
@@ -117,7 +146,7 @@ class PackedPass:
 
 class RecordedPass(PackedPass):
     """The same as CUDA graphs of fixed sizes: small networks are otherwise limited by launching their kernels. With soft
-    targets, and without a gradient, nothing is recorded."""
+    targets, through an inner layer, and without a gradient, nothing is recorded."""
 
     def __init__(self, vector: LoraVector, llama: PackedLlama) -> None:
         super().__init__(vector, llama)
@@ -158,6 +187,14 @@ class PaddedPass:
         del opening  # Nothing is shared here.
         ids, log_probs = self._padded.likely_tokens(part, most)
         return LikelyTokens(ids.cpu().numpy(), log_probs.cpu().numpy())
+
+    def layer_entropies(self, part: Sequence[Example], opening: int, normed: bool) -> npt.NDArray[np.float32]:
+        del part, opening, normed  # The network's own forward pass tells of its end only.
+        raise BadInput(_NO_INNER_LAYERS)
+
+    def inner(self, layer: int, normed: bool) -> Pass:
+        del layer, normed  # The same.
+        raise BadInput(_NO_INNER_LAYERS)
 
     def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
         """Every size is as good as any other."""
