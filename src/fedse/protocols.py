@@ -127,19 +127,6 @@ class Policy(Protocol):
         """Free the slot."""
 
 
-@runtime_checkable
-class AnswersWithSeveral(Protocol):
-    """A policy that may hold several adapters of one layout, and answer in each conversation with one of them."""
-
-    adapters_at_once: int
-
-    def load_all(self, adapters: Sequence[Adapter]) -> None:
-        """Answer with these from now on. No conversation may be open."""
-
-    def choose(self, digest: str) -> None:
-        """Conversations that are opened from now on are held with the adapter of this digest."""
-
-
 class Start(Protocol):
     """What a client's buffer begins with. One that gives nothing, ever, says so with `empty = True`; one that gives a world
     no more trajectories than an option of its own says names that option in `bounded_by`; one in which no trajectory

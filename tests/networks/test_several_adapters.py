@@ -6,17 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import plain_kernels
 import pytest
 import torch
 
 import fedse
+from fedse.errors import SwapFailed
 from fedse.models.tiny import Tiny
 from fedse.networks.decoding.decoder import Decoder
 from fedse.networks.decoding.graphed import GraphedDecoder
 from fedse.policies.transformer import TransformerPolicy
-from fedse.protocols import AnswersWithSeveral
 from fedse.rollouts.player import Player
+from fedse.rollouts.several import AnswersWithSeveral
 from fedse.seeds import generator, stream
 from fedse.types import Adapter, Episode, Purpose, Sampling, Trajectory
 from fedse.worlds.maze import Maze
@@ -113,6 +115,16 @@ def test_a_copy_of_a_conversation_keeps_its_adapter(tiny: Any) -> None:
     assert len(set(said.values())) == 2
 
 
+def test_one_that_diverged_harms_no_other(tiny: Any) -> None:
+    good, diverged = stirred(tiny, "a"), stirred(tiny, "b")
+    for tensor in diverged.tensors.values():
+        tensor *= np.float32(3e38)
+    policy = Graphed(tiny, slots=3, reply_tokens=8)
+    with pytest.raises(SwapFailed, match="disagree"):
+        policy.load_all([good, diverged])
+    assert together(policy, [good, stirred(tiny, "c")], episodes(1))[0] == apart(policy, [good], episodes(1))[0]
+
+
 def test_other_decoders_hold_one(tiny: Any) -> None:
     assert TransformerPolicy(tiny, slots=2).adapters_at_once == 1
     graphed = Graphed(tiny, slots=2)
@@ -142,7 +154,7 @@ def test_sites_that_learn_alone_play_in_one_batch_and_reach_the_same(tiny_file: 
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize(("dtype", "least"), [("float32", 22), ("bfloat16", 12)])
+@pytest.mark.parametrize(("dtype", "least"), [("float32", 7), ("bfloat16", 4)])
 def test_on_a_gpu_each_conversation_is_held_with_its_own_adapter(dtype: str, least: int) -> None:
     """In the last bits products of more ranks differ, which turns a draw now and then."""
     model = Tiny(device="cuda", dtype=dtype)
@@ -151,6 +163,6 @@ def test_on_a_gpu_each_conversation_is_held_with_its_own_adapter(dtype: str, lea
     policy = TransformerPolicy(model, slots=5, reply_tokens=8)
     assert policy.adapters_at_once > 1
     usual, mine = apart(policy, adapters, wanted), together(policy, adapters, wanted)
-    pairs = [pair for one, other in zip(mine, usual, strict=True) for pair in zip(one, other, strict=True)]
-    assert sum(one == other for one, other in pairs) >= least
+    for one, other in zip(mine, usual, strict=True):
+        assert sum(a == b for a, b in zip(one, other, strict=True)) >= least, "of eight, for each adapter"
     assert together(policy, adapters, wanted) == mine

@@ -21,9 +21,10 @@ from fedse.errors import FedseError, TooLate, WorldBroke
 from fedse.events import ClientLearning, EpisodeFinished, EpisodesPlanned, EpisodesPlayed, Warned
 from fedse.federation.sites import Sites
 from fedse.plugins import PluginOptions
-from fedse.protocols import AnswersWithSeveral, FollowsRounds, LearnsTogether
+from fedse.protocols import FollowsRounds, LearnsTogether
 from fedse.rollouts.beside import begin_beside
 from fedse.rollouts.player import Player
+from fedse.rollouts.several import AnswersWithSeveral
 from fedse.stopwatch import during
 from fedse.types import (
     Adapter,

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from fedse.models.causal_lm import CausalLM
 
 
-_ADAPTERS = 8
-"""Held at a time where the decoder can: each adds its rank to every product."""
-
-
 class TransformerOptions(PluginOptions):
     """How conversations are decoded."""
 
@@ -100,7 +96,7 @@ class TransformerPolicy:
 
     @property
     def adapters_at_once(self) -> int:
-        return _ADAPTERS if isinstance(self._decoder, SeveralAdapters) else 1
+        return self._decoder.most_adapters if isinstance(self._decoder, SeveralAdapters) else 1
 
     def load(self, adapter: Adapter) -> None:
         self.load_all([adapter])

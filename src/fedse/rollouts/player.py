@@ -13,9 +13,10 @@ from zlib import crc32
 import numpy as np
 
 from fedse.errors import BadInput, TooLate
-from fedse.protocols import AnswersWithSeveral, Chat, Policy, Reply, Restricts
+from fedse.protocols import Chat, Policy, Reply, Restricts
 from fedse.rollouts.hinted import turn_ids
 from fedse.rollouts.replies import ParsedReply, parse
+from fedse.rollouts.several import AnswersWithSeveral
 from fedse.rollouts.stepping import MakeWorld, WorldReply, worlds_in
 from fedse.stopwatch import during
 from fedse.types import Episode, Outcome, Step, Trajectory

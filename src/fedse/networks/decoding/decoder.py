@@ -76,6 +76,9 @@ class Decoder(Protocol):
 class SeveralAdapters(Protocol):
     """A decoder that holds several adapters, and each conversation with one of them."""
 
+    most_adapters: int
+    """Each adds its rank to every product."""
+
     def hold(self, adapter: int, of: int) -> None:
         """Take what the network holds now as one of so many, and forget every conversation."""
         ...

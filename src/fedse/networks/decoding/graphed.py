@@ -18,6 +18,7 @@ import torch
 
 from fedse.errors import BadInput
 from fedse.networks.decoding.decoder import Drawn, Due
+from fedse.networks.decoding.device_random import signed, uniform_of
 from fedse.networks.decoding.graphed_network import GraphedNetwork
 from fedse.stopwatch import during
 
@@ -30,7 +31,6 @@ AHEAD = 4
 _FIRST_COLUMNS = 1024
 _MOST_SHARE = 0.45
 """A network may fill this share of the card: its matrices are there a second time, joined."""
-_GAMMA, _MIX, _MIX_AGAIN = (value - (1 << 64) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 @dataclass
@@ -71,6 +71,8 @@ class _Pass:
 
 class GraphedDecoder:
     """All slots in one batch, on one GPU."""
+
+    most_adapters = 8
 
     def __init__(self, model: Any, slots: int, kernels: Any = None) -> None:
         if kernels is None:
@@ -164,9 +166,12 @@ class GraphedDecoder:
         self.hold(0, of=1)
 
     def hold(self, adapter: int, of: int) -> None:
-        if self._network.outgrown() or self._network.adapters < of:
-            self._network = GraphedNetwork(self._model.network, self._kernels, max(of, self._network.adapters))
+        # One, or as many as there can be: how a product is rounded must not depend on what was played before.
+        blocks = 1 if of == 1 else self.most_adapters
+        if self._network.outgrown() or self._network.adapters != blocks:
             self._passes, self._step = {}, None
+            del self._network  # Its matrices leave the memory before others come.
+            self._network = GraphedNetwork(self._model.network, self._kernels, blocks)
         self._network.load(adapter)
         self._forget()
 
@@ -284,7 +289,7 @@ class GraphedDecoder:
     def _draw(self, logits: torch.Tensor, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """As `StepwiseDecoder.draw`: the likeliest token, or by the next number of the slot's stream."""
         state = self._state
-        draws = _uniform(state.key[slots], state.drawn[slots])
+        draws = uniform_of(state.key[slots], state.drawn[slots])
         drawn: tuple[torch.Tensor, torch.Tensor] = self._kernels.draw(logits, draws, state.temperature[slots])
         return drawn
 
@@ -292,7 +297,7 @@ class GraphedDecoder:
         new = {
             "position": [item.start + len(item.ids) for item in due],
             "left": [item.most for item in due],
-            "key": [_signed(item.sampling.key) for item in due],
+            "key": [signed(item.sampling.key) for item in due],
             "drawn": [item.drawn for item in due],
         }
         slots, *numbers = self._rows_of([item.slot for item in due], *new.values())
@@ -381,19 +386,3 @@ def _pieces(slot: int, start: int, ids: Sequence[int]) -> list[tuple[int, int, S
 
 def _drawn(column: Sequence[int]) -> list[int]:
     return [token for token in column if token >= 0]
-
-
-def _signed(key: int) -> int:
-    return key - (1 << 64) if key >= 1 << 63 else key
-
-
-def _uniform(key: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """`seeds.uniform` for many streams: 64-bit integers wrap around in the same way, shifts must not carry the sign."""
-    state = key + (index + 1) * _GAMMA
-    state = (state ^ _shifted(state, 30)) * _MIX
-    state = (state ^ _shifted(state, 27)) * _MIX_AGAIN
-    return _shifted(state ^ _shifted(state, 31), 11).double() * 2.0**-53
-
-
-def _shifted(state: torch.Tensor, bits: int) -> torch.Tensor:
-    return (state >> bits) & ((1 << (64 - bits)) - 1)

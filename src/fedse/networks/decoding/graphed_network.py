@@ -43,9 +43,14 @@ class _Adapted:
         return self._ranks != _ranks(self._linears)
 
     def load(self, adapter: int) -> None:
-        """Copy what the network holds now, as the adapter with this number: each layer's factors in a block of their own."""
+        """Copy what the network holds now, as the adapter with this number: each layer's factors in a block of their own.
+        The first comes first, and takes the place of all."""
         if self._up is None:
             return
+        if not adapter:
+            # Nothing is left of those that were held before, which may have diverged.
+            self._weight[self._outputs :] = 0.0
+            self._up.zero_()
         rank, output = adapter * self._block, 0
         for linear in self._linears:
             for pair in linear.pairs:
@@ -56,13 +61,13 @@ class _Adapted:
             output += len(linear.weight)
 
     def __call__(self, inputs: torch.Tensor, own: torch.Tensor | None) -> torch.Tensor:
-        """`own`: rows x adapters, 1 for the adapter of a row and 0 for the others; None: there is one for all."""
+        """`own`: rows x adapters, true for the adapter of a row; None: there is one for all."""
         outputs = functional.linear(inputs, self._weight, self._bias)
         if self._up is None:
             return outputs
         inner = outputs[:, self._outputs :]
         if own is not None:
-            inner = (inner.reshape(len(inner), -1, self._block) * own[:, :, None]).flatten(1)
+            inner = torch.where(own[:, :, None], inner.reshape(len(inner), -1, self._block), 0.0).flatten(1)
         return outputs[:, : self._outputs].addmm_(inner, self._up)
 
 
@@ -110,7 +115,7 @@ class GraphedNetwork:
         """Of rows with the adapters of these numbers, which one is whose; None where there is one for all."""
         if self.adapters == 1:
             return None
-        return (adapters[:, None] == torch.arange(self.adapters, device=adapters.device)).to(self.dtype)
+        return adapters[:, None] == torch.arange(self.adapters, device=adapters.device)
 
     def turns(self, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosine and sine by which half a head is turned, for every position."""
