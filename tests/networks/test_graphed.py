@@ -10,7 +10,8 @@ import torch
 
 from fedse.models.tiny import Tiny
 from fedse.networks.decoding.decoder import Decoder
-from fedse.networks.decoding.graphed import GraphedDecoder, _signed, _uniform
+from fedse.networks.decoding.device_random import signed, uniform_of
+from fedse.networks.decoding.graphed import GraphedDecoder
 from fedse.networks.decoding.network_forward import NetworkForward
 from fedse.networks.decoding.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
@@ -103,7 +104,7 @@ def test_a_slot_grows_with_its_conversation(tiny: Any, monkeypatch: pytest.Monke
 def test_random_numbers_on_the_device_are_those_of_the_host() -> None:
     keys = [0, 1, 2**63, 2**64 - 1, stream("any", 1)]
     indices = [0, 1, 7, 100_000, 3]
-    drawn = _uniform(torch.tensor([_signed(key) for key in keys]), torch.tensor(indices))
+    drawn = uniform_of(torch.tensor([signed(key) for key in keys]), torch.tensor(indices))
     assert drawn.tolist() == [uniform(key, index) for key, index in zip(keys, indices, strict=True)]
 
 

@@ -24,6 +24,7 @@ from fedse.plugins import PluginOptions
 from fedse.protocols import FollowsRounds, LearnsTogether
 from fedse.rollouts.beside import begin_beside
 from fedse.rollouts.player import Player
+from fedse.rollouts.several import AnswersWithSeveral
 from fedse.stopwatch import during
 from fedse.types import (
     Adapter,
@@ -83,16 +84,27 @@ class LocalEngine:
 
     def play(self, adapter: Adapter, episodes: Sequence[Episode], until: float | None = None) -> list[Trajectory]:
         """Trajectories in the order of the episodes. Raises `TooLate` at `until`."""
+        return self._play([adapter], [(episode, adapter.digest()) for episode in episodes], until)
+
+    def _play(
+        self, adapters: Sequence[Adapter], episodes: Sequence[tuple[Episode, str]], until: float | None
+    ) -> list[Trajectory]:
+        """Episodes, each with the digest of the adapter that plays it."""
         if not episodes:
             return []
-        with during("adapter"):
-            self.policy.load(adapter)
         before = replace(self.policy.usage)
-        played = self.player.play(episodes, adapter.digest(), until)
+        if len(adapters) > 1 and isinstance(self.policy, AnswersWithSeveral):
+            with during("adapter"):
+                self.policy.load_all(adapters)
+            played = self.player.play_with(episodes, until)
+        else:
+            with during("adapter"):
+                self.policy.load(*adapters)
+            played = self.player.play([episode for episode, _ in episodes], episodes[0][1], until)
         usage = self.policy.usage
         self.tracker.record(
             EpisodesPlayed(
-                round=episodes[0].round,
+                round=episodes[0][0].round,
                 episodes=len(played),
                 prefilled=usage.prefilled - before.prefilled,
                 prefilled_without_cache=usage.prefilled_without_cache - before.prefilled_without_cache,
@@ -152,7 +164,7 @@ class LocalEngine:
             yield from self._go_on(group, name, played.pop(name))
 
     def _played(self, group: _Group, until: float | None) -> dict[str, list[Trajectory]]:
-        """What clients wait for: one batch for each adapter."""
+        """What clients wait for: one batch for all adapters that the policy can hold at a time."""
         plays, adapters, group.plays, group.adapters = group.plays, group.adapters, {}, {}
         if self._processes:
             self._begin_beside(group.meanwhile)
@@ -165,12 +177,25 @@ class LocalEngine:
             )
         )
         played: dict[str, list[Trajectory]] = {}
-        for digest, adapter in adapters.items():
-            wanted = {name: episodes for name, (playing, episodes) in plays.items() if playing == digest}
-            trajectories = iter(self.play(adapter, list(chain.from_iterable(wanted.values())), until))
-            for name, episodes in wanted.items():
+        for together in self._held_together(adapters):
+            wanted = {name: (digest, episodes) for name, (digest, episodes) in plays.items() if digest in together}
+            whole = [(episode, digest) for digest, episodes in wanted.values() for episode in episodes]
+            trajectories = iter(self._play(list(together.values()), whole, until))
+            for name, (_, episodes) in wanted.items():
                 played[name] = list(islice(trajectories, len(episodes)))
         return played
+
+    def _held_together(self, adapters: Mapping[str, Adapter]) -> Iterator[dict[str, Adapter]]:
+        """By digest, those that the policy can hold at a time."""
+        most = self.policy.adapters_at_once if isinstance(self.policy, AnswersWithSeveral) else 1
+        held: dict[str, Adapter] = {}
+        for digest, adapter in adapters.items():
+            if held and (len(held) == most or adapter.layout != next(iter(held.values())).layout):
+                yield held
+                held = {}
+            held[digest] = adapter
+        if held:
+            yield held
 
     def _begin_beside(self, meanwhile: Sequence[Callable[[], Sequence[Ahead]]]) -> None:
         wanted: list[Ahead] = []

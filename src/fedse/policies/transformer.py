@@ -10,7 +10,7 @@ from pydantic import Field
 
 from fedse.errors import BadInput, SwapFailed
 from fedse.networks.decoding.choosing import decoder_for, window_of
-from fedse.networks.decoding.decoder import Decoder, Drawn, Due
+from fedse.networks.decoding.decoder import Decoder, Drawn, Due, SeveralAdapters
 from fedse.networks.decoding.legal_reply import LegalReply
 from fedse.networks.decoding.probe import allowed_gap, probe_gap
 from fedse.networks.decoding.spelling import Spelling
@@ -39,6 +39,8 @@ class TransformerOptions(PluginOptions):
 @dataclass
 class _Conversation:
     sampling: Sampling
+    adapter: int
+    """Number of the one that it is held with."""
     length: int
     """Tokens whose keys and values are in the cache."""
     unfed: list[int] = field(default_factory=list)
@@ -80,7 +82,9 @@ class TransformerPolicy:
         self._torch = torch
         self._decoder = self.make_decoder()
         self._conversations: dict[int, _Conversation] = {}
-        self._openings: dict[tuple[int, ...], Any] = {}
+        self._openings: dict[tuple[int, tuple[int, ...]], Any] = {}
+        self._numbers: dict[str, int] = {}
+        self._chosen = 0
         self._closing = model.chat.reply("")[-1]
         if self.asks_for_actions:
             vocabulary = model.network.config.get_text_config().vocab_size
@@ -90,14 +94,32 @@ class TransformerPolicy:
         """A subclass may want another than the fastest."""
         return decoder_for(self.model, self.slots, self._window, self.options.legal_actions)
 
-    def load(self, adapter: Adapter) -> None:
-        from fedse.networks.swap import load_adapter, read_adapter
+    @property
+    def adapters_at_once(self) -> int:
+        return self._decoder.most_adapters if isinstance(self._decoder, SeveralAdapters) else 1
 
+    def load(self, adapter: Adapter) -> None:
+        self.load_all([adapter])
+
+    def load_all(self, adapters: Sequence[Adapter]) -> None:
         if self._conversations:
             raise SwapFailed("an adapter cannot be swapped while conversations are open.")
-        load_adapter(self.model.network, adapter)
-        self._decoder.load()
         self._openings.clear()
+        self._numbers = {adapter.digest(): number for number, adapter in enumerate(adapters)}
+        for number, adapter in enumerate(adapters):
+            self._load(number, adapter, len(adapters))
+        self._chosen = 0
+
+    def _load(self, number: int, adapter: Adapter, of: int) -> None:
+        from fedse.networks.swap import load_adapter, read_adapter
+
+        load_adapter(self.model.network, adapter)
+        if of == 1:
+            self._decoder.load()
+        else:
+            assert isinstance(self._decoder, SeveralAdapters)
+            self._decoder.hold(number, of)
+            self._decoder.assign(0, number)  # Where the probe speaks.
         if read_adapter(self.model.network, like=adapter).digest() != adapter.digest():
             raise SwapFailed("after the swap the model holds other LoRA tensors than were given to it.")
         gap, allowed = self.probe_gap(), allowed_gap(self.model.network)
@@ -110,18 +132,26 @@ class TransformerPolicy:
         """How far decoding is from a plain forward pass, in probability."""
         return probe_gap(self.model, self._decoder)
 
+    def choose(self, digest: str) -> None:
+        self._chosen = self._numbers[digest]
+
     def open(self, opening: Sequence[int], sampling: Sampling) -> int:
-        slot, known = self._free_slot(), tuple(opening)
+        slot, known = self._free_slot(), (self._chosen, tuple(opening))
         with self._torch.inference_mode():
+            self._assign(slot, self._chosen)
             if known not in self._openings:
                 # All conversations of a world begin alike, so this part is encoded once for each adapter.
-                self._decoder.encode(slot, known)
-                self._openings[known] = self._decoder.copy_out(slot, len(known))
-                self.usage.prefilled += len(known)
+                self._decoder.encode(slot, known[1])
+                self._openings[known] = self._decoder.copy_out(slot, len(opening))
+                self.usage.prefilled += len(opening)
             else:
                 self._decoder.copy_in(slot, self._openings[known])
-        self._conversations[slot] = _Conversation(sampling, len(known))
+        self._conversations[slot] = _Conversation(sampling, self._chosen, len(opening))
         return slot
+
+    def _assign(self, slot: int, adapter: int) -> None:
+        if len(self._numbers) > 1 and isinstance(self._decoder, SeveralAdapters):
+            self._decoder.assign(slot, adapter)
 
     def fork(self, slot: int, sampling: Sampling | None = None) -> int:
         """Keys and values are copied, and nothing is encoded again."""
@@ -129,6 +159,7 @@ class TransformerPolicy:
         if held.reply is not None:
             raise ValueError(f"the conversation in slot {slot} waits for a reply: fork it before or after")
         with self._torch.inference_mode():
+            self._assign(copy, held.adapter)
             self._decoder.copy_in(copy, self._decoder.copy_out(slot, held.length))
         self._conversations[copy] = replace(
             held, sampling=sampling or held.sampling, unfed=list(held.unfed), log_probs=[]

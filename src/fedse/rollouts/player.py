@@ -16,6 +16,7 @@ from fedse.errors import BadInput, TooLate
 from fedse.protocols import Chat, Policy, Reply, Restricts
 from fedse.rollouts.hinted import turn_ids
 from fedse.rollouts.replies import ParsedReply, parse
+from fedse.rollouts.several import AnswersWithSeveral
 from fedse.rollouts.stepping import MakeWorld, WorldReply, worlds_in
 from fedse.stopwatch import during
 from fedse.types import Episode, Outcome, Step, Trajectory
@@ -83,9 +84,22 @@ class Player:
 
         Raises `TooLate` when the monotonic clock passes `until` before all are played.
         """
-        self._adapter = adapter
+        return self._play([(episode, adapter) for episode in episodes], until)
+
+    def play_with(self, episodes: Sequence[tuple[Episode, str]], until: float | None = None) -> list[Trajectory]:
+        """The same, each with the adapter of its digest, all of which the policy has loaded."""
+        assert isinstance(self.policy, AnswersWithSeveral)
+        return self._play(episodes, until, self.policy.choose)
+
+    def _play(
+        self,
+        episodes: Sequence[tuple[Episode, str]],
+        until: float | None,
+        choose: Callable[[str], None] = lambda _: None,
+    ) -> list[Trajectory]:
+        self._adapters, self._choose = [adapter for _, adapter in episodes], choose
         self._done: dict[int, Trajectory] = {}
-        waiting = deque(enumerate(episodes))
+        waiting = deque((number, episode) for number, (episode, _) in enumerate(episodes))
         in_play: dict[int, _Open] = {}
         while waiting or in_play:
             if until is not None and time.monotonic() >= until:
@@ -171,6 +185,7 @@ class Player:
                 "model with a longer context."
             )
         with during("prefill"):
+            self._choose(self._adapters[number])
             slot = self.policy.open(opening, episode.sampling)
             self._extend(slot, turn.given, episode.world, answer)
         ids = [*opening, *(turn.given if episode.learns_hint else turn.bare)]
@@ -265,7 +280,7 @@ class Player:
             purpose=episode.purpose,
             round=episode.round,
             attempt=episode.attempt,
-            adapter=self._adapter,
+            adapter=self._adapters[play.number],
             steps=tuple(play.steps),
             closing=answer.observation,
             outcome=outcome,

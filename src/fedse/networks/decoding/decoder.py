@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from fedse.networks.decoding.legal_reply import LegalReply
 from fedse.types import Sampling
@@ -69,4 +69,20 @@ class Decoder(Protocol):
 
     def advance(self) -> Mapping[int, Drawn]:
         """New tokens of replies under way, by slot: at least one token of one reply."""
+        ...
+
+
+@runtime_checkable
+class SeveralAdapters(Protocol):
+    """A decoder that holds several adapters, and each conversation with one of them."""
+
+    most_adapters: int
+    """Each adds its rank to every product."""
+
+    def hold(self, adapter: int, of: int) -> None:
+        """Take what the network holds now as one of so many, and forget every conversation."""
+        ...
+
+    def assign(self, slot: int, adapter: int) -> None:
+        """The conversation that begins in this slot is held with this one."""
         ...

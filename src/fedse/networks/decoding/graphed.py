@@ -18,6 +18,7 @@ import torch
 
 from fedse.errors import BadInput
 from fedse.networks.decoding.decoder import Drawn, Due
+from fedse.networks.decoding.device_random import signed, uniform_of
 from fedse.networks.decoding.graphed_network import GraphedNetwork
 from fedse.stopwatch import during
 
@@ -30,7 +31,6 @@ AHEAD = 4
 _FIRST_COLUMNS = 1024
 _MOST_SHARE = 0.45
 """A network may fill this share of the card: its matrices are there a second time, joined."""
-_GAMMA, _MIX, _MIX_AGAIN = (value - (1 << 64) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 @dataclass
@@ -49,6 +49,8 @@ class _State:
     key: torch.Tensor
     drawn: torch.Tensor
     temperature: torch.Tensor
+    adapter: torch.Tensor
+    """Number of the one that the conversation is held with."""
 
 
 @dataclass
@@ -69,6 +71,8 @@ class _Pass:
 
 class GraphedDecoder:
     """All slots in one batch, on one GPU."""
+
+    most_adapters = 8
 
     def __init__(self, model: Any, slots: int, kernels: Any = None) -> None:
         if kernels is None:
@@ -153,16 +157,26 @@ class GraphedDecoder:
                 }
             )
         self._state.live.zero_()
+        self._state.adapter.zero_()
         self._left: dict[int, int] = {}
         """Replies under way, with the tokens that each may still get."""
         self._launched = False
 
     def load(self) -> None:
-        if self._network.outgrown():
-            self._network = GraphedNetwork(self._model.network, self._kernels)
+        self.hold(0, of=1)
+
+    def hold(self, adapter: int, of: int) -> None:
+        # One, or as many as there can be: how a product is rounded must not depend on what was played before.
+        blocks = 1 if of == 1 else self.most_adapters
+        if self._network.outgrown() or self._network.adapters != blocks:
             self._passes, self._step = {}, None
-        self._network.load()
+            del self._network  # Its matrices leave the memory before others come.
+            self._network = GraphedNetwork(self._model.network, self._kernels, blocks)
+        self._network.load(adapter)
         self._forget()
+
+    def assign(self, slot: int, adapter: int) -> None:
+        self._state.adapter[slot] = adapter
 
     def close(self, slot: int) -> None:
         """A slot that is taken again is written from its beginning."""
@@ -252,8 +266,9 @@ class GraphedDecoder:
         left -= live.long()
         live &= (left > 0) & ~torch.isin(token, self._end_ids)
         rows = torch.where(live, self._rows, slots)
-        hidden = self._network(token[:, None], rows, position, live, self._cache, self._turns)[:, 0]
-        drawn, log_probs = self._draw(self._network.logits(hidden), self._rows)
+        own = self._network.own(state.adapter[:slots])
+        hidden = self._network(token[:, None], rows, position, live, self._cache, self._turns, own)[:, 0]
+        drawn, log_probs = self._draw(self._network.logits(hidden, own), self._rows)
         token.copy_(torch.where(live, drawn, token))
         state.log_prob[:slots] = log_probs
         position += live
@@ -261,9 +276,10 @@ class GraphedDecoder:
 
     def _encode_pieces(self, given: _Pass) -> None:
         state = self._state
-        hidden = self._network(given.ids, given.slots, given.starts, given.live, self._cache, self._turns)
+        own = self._network.own(state.adapter[given.slots])
+        hidden = self._network(given.ids, given.slots, given.starts, given.live, self._cache, self._turns, own)
         rows = torch.arange(len(given.last), device=self._device)
-        logits = self._network.logits(hidden[rows, given.last])
+        logits = self._network.logits(hidden[rows, given.last], own)
         given.logits.copy_(logits)
         drawn, log_probs = self._draw(logits, given.target)
         state.token.index_copy_(0, given.target, drawn)
@@ -273,7 +289,7 @@ class GraphedDecoder:
     def _draw(self, logits: torch.Tensor, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """As `StepwiseDecoder.draw`: the likeliest token, or by the next number of the slot's stream."""
         state = self._state
-        draws = _uniform(state.key[slots], state.drawn[slots])
+        draws = uniform_of(state.key[slots], state.drawn[slots])
         drawn: tuple[torch.Tensor, torch.Tensor] = self._kernels.draw(logits, draws, state.temperature[slots])
         return drawn
 
@@ -281,7 +297,7 @@ class GraphedDecoder:
         new = {
             "position": [item.start + len(item.ids) for item in due],
             "left": [item.most for item in due],
-            "key": [_signed(item.sampling.key) for item in due],
+            "key": [signed(item.sampling.key) for item in due],
             "drawn": [item.drawn for item in due],
         }
         slots, *numbers = self._rows_of([item.slot for item in due], *new.values())
@@ -370,19 +386,3 @@ def _pieces(slot: int, start: int, ids: Sequence[int]) -> list[tuple[int, int, S
 
 def _drawn(column: Sequence[int]) -> list[int]:
     return [token for token in column if token >= 0]
-
-
-def _signed(key: int) -> int:
-    return key - (1 << 64) if key >= 1 << 63 else key
-
-
-def _uniform(key: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """`seeds.uniform` for many streams: 64-bit integers wrap around in the same way, shifts must not carry the sign."""
-    state = key + (index + 1) * _GAMMA
-    state = (state ^ _shifted(state, 30)) * _MIX
-    state = (state ^ _shifted(state, 27)) * _MIX_AGAIN
-    return _shifted(state ^ _shifted(state, 31), 11).double() * 2.0**-53
-
-
-def _shifted(state: torch.Tensor, bits: int) -> torch.Tensor:
-    return (state >> bits) & ((1 << (64 - bits)) - 1)

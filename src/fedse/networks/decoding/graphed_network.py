@@ -1,7 +1,10 @@
-"""A Llama-like network as few kernels, with the adapter beside the frozen weights, for recording as a CUDA graph.
+"""A Llama-like network as few kernels, with adapters beside the frozen weights, for recording as a CUDA graph.
 
-The adapter is not merged: where the base is in bfloat16, adding a small update to a weight rounds it away. Its two factors
+An adapter is not merged: where the base is in bfloat16, adding a small update to a weight rounds it away. Its two factors
 lie in tensors that stay where they are, so that a recorded graph sees the next adapter without being recorded again.
+
+There may be several at a time, one block of ranks after another: all inner values are computed, and each row keeps those of
+its own adapter. A rank is narrow, so that this costs little.
 """
 
 from __future__ import annotations
@@ -19,12 +22,13 @@ _ROTATIONS = ("default", "linear", "llama3")
 class _Adapted:
     """Linear layers of the same input as one, with their adapters."""
 
-    def __init__(self, linears: Linears) -> None:
+    def __init__(self, linears: Linears, adapters: int) -> None:
         self._linears = linears
         weights = [linear.weight for linear in linears]
         biases = [linear.bias for linear in linears if linear.bias is not None]
-        self._ranks = ranks = _ranks(linears)
-        self._outputs, rank = sum(len(weight) for weight in weights), sum(ranks)
+        self._ranks = _ranks(linears)
+        self._block = sum(self._ranks)
+        self._outputs, rank = sum(len(weight) for weight in weights), adapters * self._block
         self._bias = torch.cat([*biases, biases[0].new_zeros(rank)]) if biases else None
         self._weight = weights[0]
         self._up: torch.Tensor | None = None
@@ -38,11 +42,16 @@ class _Adapted:
         """Whether the layers have other adapters now than when this was made."""
         return self._ranks != _ranks(self._linears)
 
-    def load(self) -> None:
-        """Copy the adapter that the network holds now: each layer's factors in a block of their own."""
+    def load(self, adapter: int) -> None:
+        """Copy what the network holds now, as the adapter with this number: each layer's factors in a block of their own.
+        The first comes first, and takes the place of all."""
         if self._up is None:
             return
-        rank = output = 0
+        if not adapter:
+            # Nothing is left of those that were held before, which may have diverged.
+            self._weight[self._outputs :] = 0.0
+            self._up.zero_()
+        rank, output = adapter * self._block, 0
         for linear in self._linears:
             for pair in linear.pairs:
                 down, up = pair.down, pair.up
@@ -51,11 +60,15 @@ class _Adapted:
                 rank += len(down)
             output += len(linear.weight)
 
-    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
+    def __call__(self, inputs: torch.Tensor, own: torch.Tensor | None) -> torch.Tensor:
+        """`own`: rows x adapters, true for the adapter of a row; None: there is one for all."""
         outputs = functional.linear(inputs, self._weight, self._bias)
         if self._up is None:
             return outputs
-        return outputs[:, : self._outputs].addmm_(outputs[:, self._outputs :], self._up)
+        inner = outputs[:, self._outputs :]
+        if own is not None:
+            inner = torch.where(own[:, :, None], inner.reshape(len(inner), -1, self._block), 0.0).flatten(1)
+        return outputs[:, : self._outputs].addmm_(inner, self._up)
 
 
 def _ranks(linears: Linears) -> list[int]:
@@ -65,11 +78,13 @@ def _ranks(linears: Linears) -> list[int]:
 class GraphedNetwork:
     """Runs pieces of conversations over a cache of their keys and values."""
 
-    def __init__(self, network: Any, kernels: Any) -> None:
+    def __init__(self, network: Any, kernels: Any, adapters: int = 1) -> None:
         self._llama = llama = Llama(network)
         self._kernels = kernels
-        self.layers = [layer.each(_Adapted) for layer in llama.layers]
-        self._head = _Adapted((llama.head,))
+        self.adapters = adapters
+        """How many there may be at a time."""
+        self.layers = [layer.each(lambda linears: _Adapted(linears, adapters)) for layer in llama.layers]
+        self._head = _Adapted((llama.head,), adapters)
         self.key_heads, self.head_size = llama.key_heads, llama.head_size
         self.dtype, self.device = llama.dtype, llama.device
         self.vocabulary = len(llama.head.weight)
@@ -91,10 +106,16 @@ class GraphedNetwork:
         """Whether the network has adapters of other ranks now than when this was made."""
         return any(matrix.outgrown() for matrix in self._matrices())
 
-    def load(self) -> None:
-        """Take the adapter that the network holds now."""
+    def load(self, adapter: int = 0) -> None:
+        """Take what the network holds now, as the adapter with this number."""
         for matrix in self._matrices():
-            matrix.load()
+            matrix.load(adapter)
+
+    def own(self, adapters: torch.Tensor) -> torch.Tensor | None:
+        """Of rows with the adapters of these numbers, which one is whose; None where there is one for all."""
+        if self.adapters == 1:
+            return None
+        return adapters[:, None] == torch.arange(self.adapters, device=adapters.device)
 
     def turns(self, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosine and sine by which half a head is turned, for every position."""
@@ -111,25 +132,28 @@ class GraphedNetwork:
         live: torch.Tensor,
         cache: list[tuple[torch.Tensor, torch.Tensor]],
         turns: tuple[torch.Tensor, torch.Tensor],
+        own: torch.Tensor | None,
     ) -> torch.Tensor:
-        """Last hidden states, pieces x tokens x width; keys and values go to the pieces' slots from `starts` on."""
+        """Last hidden states, pieces x tokens x width; keys and values go to the pieces' slots from `starts` on. `own` says
+        which adapter is whose, piece by piece."""
         pieces, tokens = ids.shape
+        own = None if own is None else own.repeat_interleave(tokens, dim=0, output_size=pieces * tokens)
         kernels, llama, epsilon = self._kernels, self._llama, self._llama.epsilon
         positions = (starts[:, None] + torch.arange(tokens, device=ids.device)).flatten()
         hidden = functional.embedding(ids.flatten(), llama.embedding)
         added = None
         for layer, (keys, values) in zip(self.layers, cache, strict=True):
             normed = kernels.add_norm(hidden, added, layer.before_attention, epsilon)
-            mixed = layer.query_key_value(normed)
+            mixed = layer.query_key_value(normed, own)
             norms = None if layer.query_norm is None else (layer.query_norm, layer.key_norm, epsilon)
             queries = kernels.turn_and_store(mixed, turns, positions, slots, norms, keys, values, llama.heads)
             seen = kernels.attend(queries, keys, values, starts, slots, live, llama.scale)
-            added = layer.out(seen.flatten(1))
+            added = layer.out(seen.flatten(1), own)
             normed = kernels.add_norm(hidden, added, layer.before_feed_forward, epsilon)
-            added = layer.down(kernels.silu_times(layer.gate_up(normed)))
+            added = layer.down(kernels.silu_times(layer.gate_up(normed, own)), own)
         last = kernels.add_norm(hidden, added, llama.last_norm, epsilon)
         states: torch.Tensor = last.view(pieces, tokens, -1)
         return states
 
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self._head(hidden)
+    def logits(self, hidden: torch.Tensor, own: torch.Tensor | None) -> torch.Tensor:
+        return self._head(hidden, own)
