@@ -43,7 +43,12 @@ def test_a_run_that_stopped_after_a_round_goes_on_as_if_it_had_not(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "curriculum", [{"name": "sec", "temperature": 0.2}, {"name": "by_signal", "share": 1.0}], ids=str
+    "curriculum",
+    [
+        {"name": "sec", "temperature": 0.2},
+        pytest.param({"name": "by_signal", "share": 1.0}, marks=pytest.mark.torture),
+    ],
+    ids=str,
 )
 def test_exploration_moves_on_from_what_is_mastered(curriculum: Any, table_experiment: Make, tmp_path: Path) -> None:
     """Of the 25 starts in the maze, 5 are near the goal, 8 at medium range and 12 far. Without demonstrations a table solves

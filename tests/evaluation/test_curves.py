@@ -96,7 +96,7 @@ def test_the_picture_has_a_panel_for_the_mean_marks_fewer_tasks_and_covers_nothi
     assert [list(line.get_xdata()) for line in hollow] == [[0, 1]]
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_the_picture_of_very_many_worlds_shows_the_first_of_them(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,7 @@ def lessons_of(tiny: Any, demonstrations: Any) -> list[Lesson]:
     return [Lesson(starts[number], demonstrations[:count], 10 + number) for number, count in enumerate(counts)]
 
 
-@pytest.mark.parametrize("proximal", [0.0, 0.1])
+@pytest.mark.parametrize("proximal", [pytest.param(0.0, marks=pytest.mark.torture), 0.1])
 @pytest.mark.slow
 def test_adapters_trained_at_once_are_those_trained_one_after_another(
     tiny: Any, demonstrations: Any, proximal: float
