@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,9 @@ from fedse.runs.reading import RunView
 from fedse.types import Outcome, Purpose, Step, Trajectory
 
 
-@pytest.fixture(scope="module")
-def program() -> Any:
-    path = Path(__file__).parents[2] / "benchmarks/arms.py"
-    spec = importlib.util.spec_from_file_location("arms", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def program(benchmarks: Any) -> Any:
+    return benchmarks("arms")
 
 
 def _episode(outcome: Outcome, *hints: str) -> Trajectory:

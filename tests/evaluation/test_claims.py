@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,14 +16,9 @@ from fedse.experiments.options import Experiment
 from fedse.runs.reading import RunView
 
 
-@pytest.fixture(scope="module")
-def program() -> Any:
-    path = Path(__file__).parents[2] / "benchmarks/claims.py"
-    spec = importlib.util.spec_from_file_location("claims", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def program(benchmarks: Any) -> Any:
+    return benchmarks("claims")
 
 
 @pytest.mark.slow

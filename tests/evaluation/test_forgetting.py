@@ -105,17 +105,17 @@ def test_what_was_learned_is_played_before_aggregation_on_the_same_tasks(
     played = {
         (client, name): list(Journal(asked.folder / "clients" / client / "episodes").read(name))
         for client in ("east", "west")
-        for name in ("after_learning-train-0002", "probes-validation-0002")
+        for name in ("drift_learned-train-0002", "probes-validation-0002")
     }
     for client in ("east", "west"):
-        before, after = (played[client, name] for name in ("after_learning-train-0002", "probes-validation-0002"))
+        before, after = (played[client, name] for name in ("drift_learned-train-0002", "probes-validation-0002"))
         assert [item.task for item in before] == [item.task for item in after] and len(before) == 3
         solved = sum(item.outcome is Outcome.SUCCESS for item in before)
         assert found.learned[f"{client}: maze"][2].success == pytest.approx(solved / 3)
     adapters = {key: {item.adapter for item in items} for key, items in played.items()}
-    assert adapters["east", "after_learning-train-0002"] != adapters["west", "after_learning-train-0002"]
+    assert adapters["east", "drift_learned-train-0002"] != adapters["west", "drift_learned-train-0002"]
     assert adapters["east", "probes-validation-0002"] == adapters["west", "probes-validation-0002"]
-    assert not (asked.folder / "clients/east/episodes/after_learning-train-0001.jsonl").exists(), (
+    assert not (asked.folder / "clients/east/episodes/drift_learned-train-0001.jsonl").exists(), (
         "only every second round"
     )
 

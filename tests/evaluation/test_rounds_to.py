@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,9 @@ from fedse.experiments.options import Experiment
 from fedse.runs.reading import RunView
 
 
-@pytest.fixture(scope="module")
-def program() -> Any:
-    path = Path(__file__).parents[2] / "benchmarks/rounds_to.py"
-    spec = importlib.util.spec_from_file_location("rounds_to", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def program(benchmarks: Any) -> Any:
+    return benchmarks("rounds_to")
 
 
 def test_a_level_is_reached_between_two_rounds_and_the_first_time_counts(program: Any) -> None:

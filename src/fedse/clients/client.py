@@ -129,12 +129,11 @@ class Client:
         adapter, metrics = (yield from teach(self.adapters.lessons(task, found), memory)) or (None, {})
         again = {name: probe.plan_learned(task) for name, probe in self.learned_probes.items()}
         if adapter is not None and any(again.values()):
-            played = yield Play(self.adapters.learned(adapter), [*chain.from_iterable(again.values())])
-            self.experience.log(f"{AFTER_LEARNING}-{task.name}", played)
-            episodes = iter(played)
+            played = iter((yield Play(self.adapters.learned(adapter), [*chain.from_iterable(again.values())])))
             for name, plan in again.items():
-                own = self.learned_probes[name].score(task, list(islice(episodes, len(plan))))
-                scores[name] = checked_scores(self.site, name, own)
+                if own := list(islice(played, len(plan))):
+                    self.experience.log(f"{name}-{task.name}", own)
+                scores[name] = checked_scores(self.site, name, self.learned_probes[name].score(task, own))
         if self.learned_by_world and adapter is not None:
             scores[LEARNED_FROM] = tuple(memory.by_world())
         vector = self.adapters.leaving(task, memory.start, adapter, found)
