@@ -43,8 +43,17 @@ def build_clients(
 ) -> list[Client]:
     """The clients of an experiment, or one of them. `member` makes what each needs for secure sums."""
     run.keep_clients_private()
+    learners = frozenset(experiment.learners)
     return [
-        _build_client(experiment, components, run.client_folder(name), name, origins, member(experiment, run, name))
+        _build_client(
+            experiment,
+            components,
+            run.client_folder(name),
+            name,
+            origins,
+            name in learners,
+            member(experiment, run, name),
+        )
         for name, origins in experiment.holdings.items()
         if only in ("", name)
     ]
@@ -68,6 +77,7 @@ def _build_client(
     folder: Path,
     name: str,
     origins: Mapping[str, Origin],
+    learns: bool,
     member: SumMember | None,
 ) -> Client:
     if member is not None:
@@ -84,7 +94,7 @@ def _build_client(
         seed=experiment.seed,
         folder=folder,
         exploration=experiment.exploration if experiment.exploring else None,
-        learns=name in experiment.learners,
+        learns=learns,
         joins=experiment.joins(name),
         context=components.model.context,
     )
@@ -95,7 +105,7 @@ def _build_client(
     if again := experiment.evaluation.after_learning:
         learned_probes[AFTER_LEARNING] = AfterLearning(evaluation, again)
     ledger = folder / "ledger.jsonl"
-    noisy = capability(experiment.learner, "draws_noise") and site.learns
+    noisy = learns and capability(experiment.learner, "draws_noise")
     sharing = member is not None and capability(experiment.aggregator, "noise_at_sites")
     key = NoiseKey(folder / KEY_FILE, not ledger.exists()) if noisy or sharing else None
     once = AnsweredOnce(folder / ANSWERED) if noisy else None
