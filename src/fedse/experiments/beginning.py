@@ -34,10 +34,10 @@ class Beginning:
         if begun:
             self._check_same(self._outside)
         else:
-            self.keep()
+            self.make_now()
 
-    def keep(self) -> Adapter:
-        """Make it now, for a run that has stored none: the same one is handed out later."""
+    def make_now(self) -> Adapter:
+        """For a run that has stored none. The same one is handed out later."""
         if self._kept is None:
             self._kept = self._make()
         return self._kept

@@ -73,7 +73,7 @@ def _prepared(
     beginning = beginning_of(experiment, components, folder)
     beginning.check(begun=stored is not None)
     if experiment.has_noisy_mean and stored is None:
-        check_noise(experiment.aggregator, experiment.learners_asked, beginning.keep())
+        check_noise(experiment.aggregator, experiment.learners_asked, beginning.make_now())
     # What cannot work has been found out; from here on something is written.
     folder.begin(experiment.to_yaml(), experiment.digest(), surroundings.start or "", surroundings.worlds)
     warnings += restore(folder)
