@@ -119,7 +119,7 @@ def test_with_fedsa_lora_every_client_keeps_its_own_b(factored: Callable[..., Ex
     assert len(kept) == 6 and {tuple(tensors) for tensors in kept.values()} == {(B,)}
     assert kept["clients/east/private/0003.safetensors"] != kept["clients/west/private/0003.safetensors"]
     # The shared adapter alone is the untrained model; the clients' own factors play far better.
-    assert result.validation["macro"] > report(result.folder, 1)["evaluation"]["macro"] + 0.3
+    assert result.validation["macro"] > report(result.folder, 1)["evaluation"]["macro"] + 0.2
 
 
 @pytest.mark.parametrize("setting", [{"aggregator": "fedsa_lora"}, {"mix": {"name": "personal", "rank": 2}}])

@@ -131,6 +131,7 @@ def test_servers_that_do_not_fit_are_told(world: McpTools) -> None:
             ledger(**wrong)
 
 
+@pytest.mark.slow
 def test_a_server_is_started_once_or_for_every_episode(monkeypatch: pytest.MonkeyPatch) -> None:
     class Started:
         count = 0
