@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -95,6 +96,8 @@ def only_new_objects() -> None:
 @pytest.fixture
 def ray_is_not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray's workers give way to all other processes, and beside other tests they would take four times as long."""
+    if find_spec("ray") is None:
+        pytest.skip("ray is not installed")
     monkeypatch.setenv("RAY_worker_niceness", "0")
 
 

@@ -18,7 +18,6 @@ from fedse.experiments.options import Experiment
 from short_maze import SHORT_MAZE
 
 pytest.importorskip("flwr")
-pytest.importorskip("ray")
 pytestmark = pytest.mark.usefixtures("ray_is_not_nice")
 
 
