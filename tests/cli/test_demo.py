@@ -29,7 +29,7 @@ def test_it_is_the_experiment_that_was_promised() -> None:
 @pytest.mark.usefixtures("pictures")
 def test_a_short_one_runs_to_its_table_and_picture(tmp_path: Path) -> None:
     pytest.importorskip("peft")
-    settings = ["rounds=1", "exploration.tasks=1", "evaluation.tasks=1", "model.threads=1"]
+    settings = ["rounds=1", "exploration.tasks=2", "evaluation.tasks=2", "model.threads=1"]
     arguments = ["demo", "--runs", str(tmp_path), *(part for setting in settings for part in ("--set", setting))]
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "160"})
     assert result.exit_code == 0, result.output

@@ -13,8 +13,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from short_maze import SHORT_MAZE
-
 pytest.importorskip("cryptography")
 
 import fedse
@@ -33,7 +31,7 @@ from fedse.types import ClientFailure, ClientUpdate, Encoded, Lesson, RoundTask,
 
 HERE = Path(__file__).stem
 CLIENTS = {
-    name: {"worlds": [{**SHORT_MAZE, "turn_limit": limit}]}
+    name: {"worlds": [{"name": "maze", "mode": "original", "turn_limit": limit}]}
     for name, limit in (("east", 20), ("north", 15), ("west", 12))
 }
 
@@ -276,7 +274,7 @@ def test_a_hub_that_asks_twice_is_refused_before_any_work(three: Callable[..., E
 
 
 def test_a_site_that_only_measures_is_no_part_of_the_sum(three: Callable[..., Experiment], tmp_path: Path) -> None:
-    clients = {**CLIENTS, "south": {"worlds": [SHORT_MAZE], "learns": False}}
+    clients = {**CLIENTS, "south": {"worlds": [{"name": "maze", "mode": "original"}], "learns": False}}
     told = report(fedse.run(three(clients=clients, rounds=1), tmp_path).folder, 1)
     assert told["diagnostics"]["secure_sum"] == {"participants": ["east", "north", "west"], "added": 3}
     assert told["clients"]["south"]["bytes"] == 0

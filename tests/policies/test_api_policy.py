@@ -36,7 +36,6 @@ from fedse.starts.demonstrations import demonstrate
 from fedse.types import Adapter, Episode, Outcome, Purpose, Sampling, Task
 from fedse.worlds.maze import Maze
 from fedse_command import command
-from short_maze import SHORT_MAZE
 
 pytest.importorskip("openai")
 
@@ -445,7 +444,7 @@ def experiment(server: LocalServer, **changes: Any) -> Experiment:
         "policy": {"name": "api", "url": server.url, "model": "m", "slots": 8, "retries": 0},
         "learner": "none",
         "start": "none",
-        "clients": {"east": {"worlds": [{**SHORT_MAZE, "turn_limit": 20}]}},
+        "clients": {"east": {"worlds": [{"name": "maze", "mode": "original", "turn_limit": 20}]}},
         "exploration": {"tasks": 5},
         "evaluation": {"tasks": 3, "tasks_per_round": 0, "test_tasks": 4},
     }
@@ -478,7 +477,7 @@ def test_what_was_collected_begins_a_run_of_another_model(
         collected = fedse.run(experiment(server, rounds=1), tmp_path)
     held = read_file(collected.folder / "clients/east/buffer.sqlite")
     export(held, tmp_path / "experience.json")
-    client = {"learner": {"worlds": [{**SHORT_MAZE, "turn_limit": 20}]}}
+    client = {"learner": {"worlds": [{"name": "maze", "mode": "original", "turn_limit": 20}]}}
     learned = fedse.run(table_experiment(start=str(tmp_path / "experience.json"), clients=client, rounds=1), tmp_path)
     begun = [item for item in read_file(learned.folder / "clients/learner/buffer.sqlite") if item.round == 0]
     assert sorted(item.task for item in begun) == sorted(item.task for item in held) != []
