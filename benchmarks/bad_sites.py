@@ -28,8 +28,7 @@ from bad_site_table import HEAD, Cell, row, store, told_moved
 
 from fedse.adapters.packing import pack
 from fedse.experiments.assembling import Federation, assemble
-from fedse.experiments.building import build_components
-from fedse.experiments.components import Components
+from fedse.experiments.components import Components, build_components
 from fedse.experiments.options import Experiment, load_experiment
 from fedse.federation.playing import of_one_process, play_at
 from fedse.plugins import build

@@ -237,7 +237,7 @@ def many(clients: int, rounds: int) -> None:
     program = """
 import fedse, pathlib
 from fedse.experiments.assembling import assemble
-from fedse.experiments.building import build_components
+from fedse.experiments.components import build_components
 from fedse.runs.folder import RunFolder
 experiment = fedse.load_experiment("experiment.yaml")
 run = RunFolder.create(pathlib.Path("runs/many"), experiment.to_yaml(), experiment.digest())

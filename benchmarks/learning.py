@@ -4,6 +4,7 @@ trainer  PEFT with Hugging Face's Trainer: padded batches, labels of -100 where 
 padded   the learner as it is for networks without a fast path: padded, logits of the agent's tokens only
 packed   the learner as it is, one client after another
 together the learner as it is, all clients at once (not unless asked for with --ways)
+private  the learner under noise, all trajectories in one step, each cut by itself (not unless asked for either)
 
 python benchmarks/learning.py --model nano --recipe recipes/nano.yaml --threads 1
 python benchmarks/learning.py --model SmolLM2-135M --trajectories 128 --tokens 2048 --batch 32 --output learning.json
@@ -31,6 +32,7 @@ import numpy as np
 import torch
 from learning_work import model_of, random_trajectories, trajectories_of_recipe
 
+from fedse.learners.dp_imitation import DpImitation
 from fedse.learners.imitation import Imitation
 from fedse.networks.swap import load_adapter, read_adapter
 from fedse.networks.training.kept_passes import KeptPasses
@@ -42,6 +44,7 @@ from fedse.objectives.cases import examples_of, group
 from fedse.types import Adapter, Lesson, Trajectory
 
 KEY = 1
+SECRET = bytes(32)
 
 
 class InOrder(torch.utils.data.Dataset[dict[str, Any]]):
@@ -150,12 +153,14 @@ class Way:
         start, taken, cpu_begun = self.model.initial_adapter(0), {}, time.process_time()
         for clients in self.groups():
             begun = time.perf_counter()
-            learned = self.learn([Lesson(start, self.rounds[client], KEY) for client in clients])
+            learned = self.learn([Lesson(start, self.rounds[client], KEY, secret=SECRET) for client in clients])
             if self.model.device.startswith("cuda"):
                 torch.cuda.synchronize()
             taken[" ".join(clients)] = time.perf_counter() - begun
             for client, (adapter, metrics) in zip(clients, learned, strict=True):
-                self.adapters[client], self.losses[client] = adapter, round(metrics["loss"], 5)
+                self.adapters[client] = adapter
+                if "loss" in metrics:
+                    self.losses[client] = round(metrics["loss"], 5)
                 self.shared = metrics.get("shared_share", 0.0)
                 if "training_seconds" in metrics:
                     self.training_seconds.append(metrics["training_seconds"])
@@ -310,6 +315,7 @@ def main() -> None:
         "padded": lambda: Padded(model, **settings),
         "packed": lambda: Imitation(model, **settings),
         "together": lambda: Imitation(model, **settings),
+        "private": lambda: DpImitation(model, **settings, sampling_rate=1.0),
     }
     rate, operations = matrix_rate(model.device), needed_operations(model, rounds)
     ways = {name: (Together if name == "together" else Way)(makers[name], model, rounds) for name in given.ways}

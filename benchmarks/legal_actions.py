@@ -18,8 +18,7 @@ import time
 from importlib.metadata import version
 from typing import Any
 
-from fedse.experiments.building import build_components
-from fedse.experiments.components import Components
+from fedse.experiments.components import Components, build_components
 from fedse.experiments.options import load_experiment
 from fedse.plugins import build
 from fedse.protocols import Policy

@@ -35,7 +35,7 @@ from probe_policies import ForcedOpening, Majority, PlainPolicy, SoftPrompt
 from fedse.adapters.files import read_adapter
 from fedse.experience.buffer import read_file
 from fedse.experience.journal import Journal
-from fedse.experiments.building import build_components
+from fedse.experiments.components import build_components
 from fedse.experiments.options import load_experiment
 from fedse.models.nano import weights_folder
 from fedse.networks.swap import load_adapter

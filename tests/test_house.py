@@ -65,6 +65,7 @@ TORCH_AT_IMPORT = {
     "networks/training/pass_graphs.py",
     "networks/training/passes.py",
     "networks/training/triton_operations.py",
+    "networks/training/unit_rows.py",
 }
 
 

@@ -15,7 +15,8 @@ import fedse
 from fedse.adapters.files import CONFIG, TENSORS, read_adapter, write_adapter
 from fedse.adapters.first import first_adapter
 from fedse.errors import BadInput, RunConflict
-from fedse.experiments.building import build_clients, build_components
+from fedse.experiments.building import build_clients
+from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import prepare
 from fedse.runs.folder import RunFolder

@@ -26,7 +26,7 @@ from fedse.cli import app
 from fedse.engines.flower.seal import Seal
 from fedse.engines.flower.wire import Parcel, pack_task
 from fedse.errors import BadInput
-from fedse.experiments.building import build_components
+from fedse.experiments.components import build_components
 from fedse.experiments.options import load_experiment
 from fedse.types import RoundTask
 from fedse.worlds.training_part import TrainingPart

@@ -24,7 +24,7 @@ from fedse.events import EpisodesPlayed, Event
 from fedse.experience.buffer import Buffer, read_file
 from fedse.experience.journal import Journal
 from fedse.experiments.assembling import Federation, assemble
-from fedse.experiments.building import build_components
+from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.judges.world import WorldJudge
 from fedse.protocols import Past

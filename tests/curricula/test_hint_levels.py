@@ -21,7 +21,7 @@ from fedse.errors import BadInput
 from fedse.evaluation.measured import costs
 from fedse.experience.buffer import read_file
 from fedse.experience.journal import Journal
-from fedse.experiments.building import build_components
+from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.models.chat import ByteChat
 from fedse.runs.reading import RunView

@@ -16,7 +16,7 @@ from fedse.adapters.packing import pack
 from fedse.engines import local
 from fedse.events import Event, RoundFinished
 from fedse.experiments.assembling import assemble
-from fedse.experiments.building import build_components
+from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.probes.evaluation import evaluation_of
 from fedse.runs.folder import RunFolder

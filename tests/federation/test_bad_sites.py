@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedse.adapters.packing import pack
-from fedse.experiments.building import build_components
+from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.probes.evaluation import Evaluation, EvaluationOptions
 from fedse.types import RoundTask

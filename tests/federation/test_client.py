@@ -14,7 +14,7 @@ from fedse.errors import BadInput, NothingTrained, RunConflict
 from fedse.events import Event
 from fedse.experience.buffer import read_file
 from fedse.experiments.assembling import assemble
-from fedse.experiments.building import build_components
+from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 from fedse.types import Adapter, Episode, Lesson, Play, Purpose, RoundTask

@@ -9,7 +9,7 @@ import fedse
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
 from fedse.experiments.assembling import assemble
-from fedse.experiments.building import build_components
+from fedse.experiments.components import build_components
 from fedse.experiments.estimate import estimate
 from fedse.experiments.options import Experiment
 from fedse.learners.table import TableLearner

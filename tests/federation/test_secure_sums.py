@@ -22,7 +22,7 @@ from fedse.aggregators.rule import ONLY_THE_SUM
 from fedse.engines.local import LocalEngine
 from fedse.errors import BadInput, SumRefused
 from fedse.experiments.assembling import assemble
-from fedse.experiments.building import build_components
+from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.learners.table import TableLearner
 from fedse.protocols import StoredUpdate

@@ -14,7 +14,7 @@ import fedse
 from fedse.adapters.packing import pack
 from fedse.engines.local import LocalEngine
 from fedse.experiments.assembling import assemble
-from fedse.experiments.building import build_components
+from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 from fedse.types import ClientUpdate, RoundTask

@@ -14,7 +14,7 @@ from fedse.adapters.files import read_adapter
 from fedse.errors import TooManyErrors
 from fedse.experience.buffer import read_file
 from fedse.experience.journal import Journal
-from fedse.experiments.building import build_components
+from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.seeds import stream
 from fedse.types import Lesson, Outcome

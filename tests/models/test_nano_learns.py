@@ -38,7 +38,7 @@ def probes() -> Any:
 def subject(probes: Any) -> Any:
     """A run's parts as the probes see them, without the run."""
     from fedse.adapters.files import read_adapter
-    from fedse.experiments.building import build_components
+    from fedse.experiments.components import build_components
     from fedse.experiments.options import load_experiment
 
     experiment = load_experiment(ROOT / "recipes" / "nano.yaml", ["model.threads=1"])

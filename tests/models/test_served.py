@@ -11,7 +11,7 @@ from fedse.adapters.files import read_adapter, write_adapter
 from fedse.adapters.packing import pack, unpack
 from fedse.conversation import ACCEPTANCE
 from fedse.errors import BadInput
-from fedse.experiments.building import build_components
+from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.learners.none import NoLearning
 from fedse.models.chat import ByteChat

@@ -131,7 +131,7 @@ def test_another_model_behind_the_address_is_found_before_a_run(model: Tiny) -> 
 def test_an_adapter_that_the_server_leaves_out_is_found(model: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     with StandIn(model) as there:
         policy = LoraServerPolicy(model, url=f"{there.address}/v1", retries=0)
-        first = policy._loaded
+        first = policy._adapters.loaded
         monkeypatch.setattr("fedse.servers.token_server.Vllm.unload", lambda self, name: None)
         honest = StandIn._draw
         monkeypatch.setattr(StandIn, "_draw", lambda self, name, *rest: honest(self, first, *rest))

@@ -14,7 +14,7 @@ import pytest
 import fedse
 from fedse.errors import TooMuchLeaves
 from fedse.experiments.assembling import assemble
-from fedse.experiments.building import build_components
+from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.privacy.door import ALLOWED
 from fedse.runs.folder import RunFolder

@@ -161,7 +161,7 @@ def test_a_step_is_the_sum_of_cut_gradients_and_noise(tiny: Any, shown: list[Tra
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_step_on_a_gpu_in_bfloat16_is_that_of_a_cpu(shown: list[Trajectory]) -> None:
-    """Recorded passes of one trajectory each are cut one by one, and the noise is the same."""
+    """Trajectories of one pass are cut one by one, and the noise is the same."""
     found = {}
     for device, dtype in (("cpu", "float32"), ("cuda", "bfloat16")):
         model = Tiny(width=64, layers=2, device=device, dtype=dtype, lora={"rank": 1, "targets": ["q_proj", "v_proj"]})

@@ -95,10 +95,12 @@ def test_a_line_a_killed_process_left_unfinished_is_dropped(path: Path, torn: st
     assert len(path.read_text().splitlines()) == 2
 
 
-def test_a_log_that_is_one_torn_line_becomes_empty(path: Path) -> None:
+def test_a_log_that_is_one_torn_line_is_left_alone_until_something_happens(path: Path) -> None:
     path.write_text('{"half')
-    EventLog(path, lambda: 0)
-    assert path.read_bytes() == b""
+    log = EventLog(path, lambda: 0)
+    assert path.read_text() == '{"half', "the run may still be refused"
+    log.record(FIRST)
+    assert (read(path), len(path.read_text().splitlines())) == ([FIRST], 1)
 
 
 def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:

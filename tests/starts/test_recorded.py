@@ -15,7 +15,7 @@ from fedse.errors import BadInput, RunConflict
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
 from fedse.experiments.assembling import assemble
-from fedse.experiments.building import build_components
+from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import prepare
 from fedse.learners.table import TableLearner

@@ -13,7 +13,8 @@ import fedse
 from fedse.errors import BadInput, RunConflict
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
-from fedse.experiments.building import build_clients, build_components
+from fedse.experiments.building import build_clients
+from fedse.experiments.components import build_components
 from fedse.experiments.estimate import estimate
 from fedse.experiments.known_before import expected_of
 from fedse.experiments.options import Experiment

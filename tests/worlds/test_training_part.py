@@ -16,7 +16,8 @@ from fedse.errors import BadInput
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
 from fedse.experience.journal import Journal
-from fedse.experiments.building import build_clients, build_components
+from fedse.experiments.building import build_clients
+from fedse.experiments.components import build_components
 from fedse.experiments.estimate import estimate
 from fedse.experiments.options import Experiment
 from fedse.models.chat import ByteChat

@@ -29,7 +29,8 @@ from fedse.engines.local import LocalEngine
 from fedse.errors import FedseError, UnreadableTask
 from fedse.events import Event, Warned
 from fedse.experience.archive import set_aside
-from fedse.experiments.building import build_clients, build_components
+from fedse.experiments.building import build_clients
+from fedse.experiments.components import build_components
 from fedse.experiments.known_before import names_of
 from fedse.federation.advice import OTHERS_SEE
 from fedse.federation.sites import Household, Sites

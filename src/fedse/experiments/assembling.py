@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -16,9 +16,9 @@ from fedse.engines.local import LocalEngine
 from fedse.errors import Stopped
 from fedse.evaluation.curves import curves, macro
 from fedse.evaluation.plot import draw_run
-from fedse.experiments.beginning import Beginning
-from fedse.experiments.building import build_components, build_household
-from fedse.experiments.components import Components, shared_players
+from fedse.experiments.beginning import Beginning, beginning_of
+from fedse.experiments.building import build_household
+from fedse.experiments.components import Components, build_components, shared_players
 from fedse.experiments.known_before import expected_of
 from fedse.experiments.options import Experiment
 from fedse.experiments.secure_sums import make_keys
@@ -28,6 +28,7 @@ from fedse.federation.sites import Sites
 from fedse.plugins import build, capability
 from fedse.privacy.noise import KEY_FILE, NoiseKey
 from fedse.protocols import Closes, Engine, Tracker
+from fedse.runs import provenance
 from fedse.runs.folder import RunFolder
 from fedse.runs.reading import RunView
 from fedse.runs.trackers import Trackers, told_of
@@ -127,17 +128,21 @@ def assemble(
     experiment: Experiment,
     components: Components | None,
     folder: RunFolder,
-    trackers: Iterable[Tracker] = (),
+    tracker: Tracker | None = None,
     make_engine: MakeEngine | None = None,
     beginning: Beginning | None = None,
 ) -> Federation:
-    """Connect the components. The caller holds the run's lock, and may have looked at the beginning already.
+    """Connect the components. The caller holds the run's lock, and may have looked at the beginning already. Without a
+    tracker only the run's log is told.
 
     Without components there is the server alone. Its clients are on other machines, where `make_engine` reaches them, and
     the model is built only if the run has no adapter yet.
     """
     aggregator = _aggregator(experiment, components, folder)
-    tracker = told_of(folder.path, trackers, components.model if components else None, at_sites=components is None)
+    summing = _summing(experiment, aggregator)
+    if tracker is None:
+        tracker = told_of(folder.path)
+    provenance.tell(tracker, components.model if components else None, at_sites=components is None)
     sites = Sites(
         names=tuple(sorted(experiment.holdings)),
         run=experiment.name,
@@ -147,36 +152,16 @@ def assemble(
         expected=expected_of(experiment),
     )
     if components is not None:
-        # Before other processes look for them.
-        make_keys(experiment, folder)
+        if summing is not None:
+            # Before other processes look for them.
+            make_keys(summing.learners, folder)
         sites = replace(
             sites,
             here=cache(lambda: build_household(experiment, components, folder)),
             elsewhere=partial(one_site, experiment, folder.path.resolve()),
         )
     engine = build("engine", experiment.engine, sites) if make_engine is None else make_engine(sites)
-    return Federation(
-        experiment,
-        folder,
-        engine,
-        _server(experiment, folder, engine, aggregator, tracker),
-        lambda: sites.here().clients,
-        (beginning or Beginning(experiment, components, folder)).adapter,
-        components,
-    )
-
-
-def _aggregator(experiment: Experiment, components: Components | None, folder: RunFolder) -> Any:
-    """One by which the server itself puts noise on the mean has the run's secret, and the number of sites."""
-    aggregator = build("aggregator", experiment.aggregator) if components is None else components.aggregator
-    if experiment.has_noisy_mean and not capability(experiment.aggregator, "noise_at_sites"):
-        aggregator.key = NoiseKey(folder.path / KEY_FILE, nothing_left=not folder.last_round())
-        aggregator.sites = experiment.learners_asked
-    return aggregator
-
-
-def _server(experiment: Experiment, folder: RunFolder, engine: Engine, aggregator: Any, tracker: Tracker) -> Server:
-    return Server(
+    server = Server(
         folder,
         engine,
         aggregator,
@@ -189,9 +174,20 @@ def _server(experiment: Experiment, folder: RunFolder, engine: Engine, aggregato
         joins={name: options.joins for name, options in experiment.clients.items()},
         mean_of_last=experiment.evaluation.mean_of_last,
         library=experiment.has_library,
-        summing=_summing(experiment, aggregator),
+        summing=summing,
         promotion=experiment.promotion,
     )
+    begin = beginning or beginning_of(experiment, components, folder)
+    return Federation(experiment, folder, engine, server, lambda: sites.here().clients, begin.adapter, components)
+
+
+def _aggregator(experiment: Experiment, components: Components | None, folder: RunFolder) -> Any:
+    """One by which the server itself puts noise on the mean has the run's secret, and the number of sites."""
+    aggregator = build("aggregator", experiment.aggregator) if components is None else components.aggregator
+    if experiment.has_noisy_mean and not capability(experiment.aggregator, "noise_at_sites"):
+        aggregator.key = NoiseKey(folder.path / KEY_FILE, nothing_left=not folder.last_round())
+        aggregator.sites = experiment.learners_asked
+    return aggregator
 
 
 def _summing(experiment: Experiment, aggregator: Any) -> Summing | None:

@@ -6,13 +6,12 @@ from pathlib import Path
 
 from fedse.adapters.files import read_adapter
 from fedse.adapters.first import first_adapter
-from fedse.adapters.plan import sent
-from fedse.errors import BadInput, RunConflict
+from fedse.errors import RunConflict
 from fedse.experiments.components import Components
 from fedse.experiments.options import Experiment
-from fedse.experiments.resuming import last_stored
 from fedse.federation.stored_state import stored_state
-from fedse.plugins import build
+from fedse.plugins import Choice, build
+from fedse.protocols import Model
 from fedse.runs.reading import RunView
 from fedse.types import Adapter
 
@@ -20,35 +19,38 @@ from fedse.types import Adapter
 class Beginning:
     """Looked at before anything is written. Once a run has stored what it began with, that counts."""
 
-    def __init__(self, experiment: Experiment, components: Components | None, run: RunView) -> None:
-        """Without components the model is built when its adapter is asked for."""
-        self._experiment = experiment
-        self._components = components
+    def __init__(self, run: RunView, model: Model | Choice, seed: int, outside: Path | None) -> None:
+        """A model that is only chosen is built when its adapter is asked for. `outside` is the folder of another adapter."""
         self._run = run
-        self._made: Adapter | None = None
+        self._model = model
+        self._seed = seed
+        self._outside = outside
+        self._kept: Adapter | None = None
 
-    def check(self) -> None:
-        """Refuse an adapter from outside that does not fit, or that is another than the run began with, and noise that would
-        drown what is learned."""
-        outside, noisy = self._experiment.begins_with, self._experiment.has_noisy_mean
-        if last_stored(self._run.path) is not None:
-            if outside is not None:
-                self._check_same(outside)
-        elif outside is not None or noisy:
-            self._made = self._make()
-            if noisy:
-                self._check_signal(self._made)
+    def check(self, begun: bool) -> None:
+        """Refuse an adapter from outside that does not fit, or that is another than the run began with."""
+        if self._outside is None:
+            return
+        if begun:
+            self._check_same(self._outside)
+        else:
+            self.make_now()
+
+    def make_now(self) -> Adapter:
+        """For a run that has stored none. The same one is handed out later."""
+        if self._kept is None:
+            self._kept = self._make()
+        return self._kept
 
     def adapter(self) -> Adapter:
-        if self._experiment.begins_with is not None and self._run.last_round() is not None:
+        if self._outside is not None and self._run.last_round() is not None:
             return stored_state(self._run, 0).adapter  # The folder it came from may be gone.
-        return self._make() if self._made is None else self._made
+        return self._make() if self._kept is None else self._kept
 
     def _make(self) -> Adapter:
-        experiment = self._experiment
-        model = build("model", experiment.model) if self._components is None else self._components.model
-        initial: Adapter = model.initial_adapter(experiment.seed)
-        return initial if experiment.begins_with is None else first_adapter(experiment.begins_with, initial)
+        model: Model = build("model", self._model) if isinstance(self._model, Choice) else self._model
+        initial = model.initial_adapter(self._seed)
+        return initial if self._outside is None else first_adapter(self._outside, initial)
 
     def _check_same(self, folder: Path) -> None:
         """A run needs the folder no more; one that is there may not hold something else."""
@@ -60,10 +62,8 @@ class Beginning:
                 "restore that folder, give this experiment another name, or remove the run."
             )
 
-    def _check_signal(self, first: Adapter) -> None:
-        """Refuse noise that leaves nothing of the mean, unless the experiment says that it is a study."""
-        chosen = self._experiment.aggregator
-        made = build("aggregator", chosen)
-        asked = sent(first, made.plan.in_round(1))
-        if not made.options.simulation and (why := made.drowned(self._experiment.learners_asked, asked.size)):
-            raise BadInput(f"aggregator: {chosen.name}: the noise would drown what is learned. {why}.")
+
+def beginning_of(experiment: Experiment, components: Components | None, run: RunView) -> Beginning:
+    """Where clients are elsewhere there are no components, and no model yet."""
+    model = experiment.model if components is None else components.model
+    return Beginning(run, model, experiment.seed, experiment.begins_with)

@@ -1,4 +1,4 @@
-"""The names of an experiment become components and clients."""
+"""Components become clients, in the folder of a run."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from fedse.clients.adapters import ClientAdapters
 from fedse.clients.client import EVALUATION, Client
 from fedse.clients.experience import Experience
 from fedse.clients.site import Origin, Place, Site
-from fedse.errors import BadInput
 from fedse.evaluation.side_by_side import AFTER_LEARNING
 from fedse.experience.buffer import Buffer
 from fedse.experience.journal import Journal
-from fedse.experiments.checks.explored_worlds import check_explored_worlds
-from fedse.experiments.components import Components, MakePlayers, make_players, make_start, make_worlds
+from fedse.experiments.components import Components
 from fedse.experiments.known_before import names_of
 from fedse.experiments.options import Experiment
 from fedse.experiments.secure_sums import member_on_this_machine
 from fedse.federation.sites import Household
-from fedse.plugins import build, capability, is_inline
+from fedse.plugins import build, capability
 from fedse.privacy.answered import AnsweredOnce
 from fedse.privacy.door import Door
 from fedse.privacy.noise import KEY_FILE, NoiseKey
@@ -30,37 +28,10 @@ from fedse.privacy.secure_sum import SumMember
 from fedse.probes.after_learning import AfterLearning
 from fedse.probes.evaluation import Evaluation
 from fedse.protocols import Mix
-from fedse.rollouts.stepping import MakeWorld
 from fedse.runs.folder import RunFolder
 
 ANSWERED = "answered.safetensors"
 """File of a client that learns under noise."""
-
-
-def build_components(experiment: Experiment, players: MakePlayers = make_players) -> Components:
-    """Everything but the clients. `players` makes model and policy; by default they are made anew."""
-    alike: dict[str, MakeWorld] = {}
-    worlds = {name: make_worlds(name, options, alike) for name, options in experiment.clients.items()}
-    if not experiment.works_here and (lost := sorted(filter(is_inline, experiment.plugin_names))):
-        raise BadInput(
-            f"{lost[0]} was given as a class that cannot be imported, and this engine works in other processes: put it into "
-            "a module, or use `engine: local` without processes."
-        )
-    check_explored_worlds(experiment, worlds)
-    model, policy = players(experiment.model, experiment.policy)
-    if capability(experiment.mix, "needs_lora") and not hasattr(model, "network"):
-        raise BadInput(
-            f"mix '{experiment.mix.name}': the model '{experiment.model.name}' has no LoRA adapter for it to work on: "
-            "leave `mix` out."
-        )
-    return Components(
-        model=model,
-        policy=policy,
-        worlds=worlds,
-        start=make_start({name: experiment.start_of(name) for name in experiment.clients}),
-        learner=build("learner", experiment.learner, model),
-        aggregator=build("aggregator", experiment.aggregator),
-    )
 
 
 def build_clients(
@@ -72,8 +43,17 @@ def build_clients(
 ) -> list[Client]:
     """The clients of an experiment, or one of them. `member` makes what each needs for secure sums."""
     run.keep_clients_private()
+    learners = frozenset(experiment.learners)
     return [
-        _build_client(experiment, components, run.client_folder(name), name, origins, member(experiment, run, name))
+        _build_client(
+            experiment,
+            components,
+            run.client_folder(name),
+            name,
+            origins,
+            name in learners,
+            member(experiment, run, name),
+        )
         for name, origins in experiment.holdings.items()
         if only in ("", name)
     ]
@@ -97,6 +77,7 @@ def _build_client(
     folder: Path,
     name: str,
     origins: Mapping[str, Origin],
+    learns: bool,
     member: SumMember | None,
 ) -> Client:
     if member is not None:
@@ -113,7 +94,7 @@ def _build_client(
         seed=experiment.seed,
         folder=folder,
         exploration=experiment.exploration if experiment.exploring else None,
-        learns=name in experiment.learners,
+        learns=learns,
         joins=experiment.joins(name),
         context=components.model.context,
     )
@@ -124,7 +105,7 @@ def _build_client(
     if again := experiment.evaluation.after_learning:
         learned_probes[AFTER_LEARNING] = AfterLearning(evaluation, again)
     ledger = folder / "ledger.jsonl"
-    noisy = capability(experiment.learner, "draws_noise") and site.learns
+    noisy = learns and capability(experiment.learner, "draws_noise")
     sharing = member is not None and capability(experiment.aggregator, "noise_at_sites")
     key = NoiseKey(folder / KEY_FILE, not ledger.exists()) if noisy or sharing else None
     once = AnsweredOnce(folder / ANSWERED) if noisy else None

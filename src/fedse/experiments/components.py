@@ -11,8 +11,10 @@ from pydantic import ValidationError
 
 from fedse.adapters.plan import Plan, plan_of
 from fedse.errors import BadInput, FedseError
+from fedse.experiments.checks.explored_worlds import check_explored_worlds
 from fedse.experiments.client_options import ClientOptions
-from fedse.plugins import Choice, build
+from fedse.experiments.options import Experiment
+from fedse.plugins import Choice, build, capability, is_inline
 from fedse.protocols import Model, Policy, Start
 from fedse.rollouts.stepping import MakeWorld
 from fedse.starts.by_client import StartsByClient
@@ -56,6 +58,37 @@ def shared_players(model: Choice, policy: Choice) -> tuple[Model, Policy]:
     if wanted not in _IN_USE:
         _IN_USE[wanted] = make_players(model, policy)
     return _IN_USE[wanted]
+
+
+def build_components(experiment: Experiment, players: MakePlayers = make_players) -> Components:
+    """Everything but the clients. `players` makes model and policy; by default they are made anew.
+
+    A model may take minutes: what does not need it is made, and looked at, before.
+    """
+    if not experiment.works_here and (lost := sorted(filter(is_inline, experiment.plugin_names))):
+        raise BadInput(
+            f"{lost[0]} was given as a class that cannot be imported, and this engine works in other processes: put it into "
+            "a module, or use `engine: local` without processes."
+        )
+    alike: dict[str, MakeWorld] = {}
+    worlds = {name: make_worlds(name, options, alike) for name, options in experiment.clients.items()}
+    start = make_start({name: experiment.start_of(name) for name in experiment.clients})
+    aggregator = build("aggregator", experiment.aggregator)
+    check_explored_worlds(experiment, worlds)
+    model, policy = players(experiment.model, experiment.policy)
+    if capability(experiment.mix, "needs_lora") and not hasattr(model, "network"):
+        raise BadInput(
+            f"mix '{experiment.mix.name}': the model '{experiment.model.name}' has no LoRA adapter for it to work on: "
+            "leave `mix` out."
+        )
+    return Components(
+        model=model,
+        policy=policy,
+        worlds=worlds,
+        start=start,
+        learner=build("learner", experiment.learner, model),
+        aggregator=aggregator,
+    )
 
 
 def make_worlds(client: str, options: ClientOptions, alike: dict[str, MakeWorld]) -> dict[str, MakeWorld]:

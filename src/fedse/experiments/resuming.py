@@ -66,14 +66,15 @@ class Surroundings:
     """A hash of the files that buffers begin with; None where nobody reads them any more."""
 
     @classmethod
-    def of(cls, experiment: Experiment, components: Components | None, begun: bool) -> Surroundings:
-        """As they are now. Where a run has `begun`, all its buffers have what they begin with."""
+    def of(cls, components: Components | None, learning: bool, begun: bool) -> Surroundings:
+        """As they are now. Where a run has `begun`, all its buffers have what they begin with; without `learning` clients
+        none of them begins with anything."""
         if components is None:
             return cls()
         worlds, start = _world_versions(components), components.start
         if begun:
             return cls(worlds)
-        if experiment.learning_clients and isinstance(start, DependsOnFiles):
+        if learning and isinstance(start, DependsOnFiles):
             return cls(worlds, start.fingerprint())
         return cls(worlds, "")
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from fedse.errors import BadInput
 from fedse.events import Warned
 from fedse.experiments.assembling import Federation, MakeEngine, RunResult, assemble
-from fedse.experiments.beginning import Beginning
-from fedse.experiments.building import build_components
+from fedse.experiments.beginning import beginning_of
+from fedse.experiments.checks.noise import check_noise
 from fedse.experiments.checks.playing import check_playing
+from fedse.experiments.components import build_components
 from fedse.experiments.file import differences
 from fedse.experiments.options import Experiment, experiment_of
 from fedse.experiments.resuming import Surroundings, check_same_experiment, last_stored
@@ -20,7 +21,7 @@ from fedse.federation.wholeness import check, restore
 from fedse.protocols import Tracker
 from fedse.runs.folder import RunFolder
 from fedse.runs.reading import RunView
-from fedse.runs.trackers import build_trackers
+from fedse.runs.trackers import told_of
 
 
 def run(
@@ -62,22 +63,25 @@ def _prepared(
     experiment: Experiment, folder: RunFolder, trackers: Iterable[Tracker], make_engine: MakeEngine | None
 ) -> Federation:
     check_same_experiment(folder.path, experiment)
-    begun = bool(last_stored(folder.path))
+    stored = last_stored(folder.path)
+    begun = bool(stored)
     components = None if make_engine else build_components(experiment)
     warnings = [] if components is None else check_playing(experiment, components, begun)
-    surroundings = Surroundings.of(experiment, components, begun)
+    surroundings = Surroundings.of(components, bool(experiment.learning_clients), begun)
     surroundings.check_same(folder.path)
-    told = [*trackers, *build_trackers(experiment.trackers, folder.path, at_sites=components is None)]
-    beginning = Beginning(experiment, components, folder)
-    beginning.check()
+    tracker = told_of(folder.path, trackers, experiment.trackers, at_sites=components is None)
+    beginning = beginning_of(experiment, components, folder)
+    beginning.check(begun=stored is not None)
+    if experiment.has_noisy_mean and stored is None:
+        check_noise(experiment.aggregator, experiment.learners_asked, beginning.make_now())
     # What cannot work has been found out; from here on something is written.
     folder.begin(experiment.to_yaml(), experiment.digest(), surroundings.start or "", surroundings.worlds)
     warnings += restore(folder)
     if folder.manifest()["experiment"] != experiment.digest():
         folder.replace_experiment(experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, components, folder, told, make_engine, beginning)
+    federation = assemble(experiment, components, folder, tracker, make_engine, beginning)
     for warning in [*warnings, *_advice(federation)]:
-        federation.server.tracker.record(warning)
+        tracker.record(warning)
     return federation
 
 
@@ -103,12 +107,11 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Seque
             "here, the keys marked (*) in docs/reference.md."
         )
     components = build_components(experiment)
-    Surroundings.of(experiment, components, begun=True).check_same(folder.path)
-    told = [*trackers, *build_trackers(experiment.trackers, folder.path)]
+    Surroundings.of(components, bool(experiment.learning_clients), begun=True).check_same(folder.path)
     folder.lock()
     try:
         check(folder)
-        return assemble(experiment, components, folder, told)
+        return assemble(experiment, components, folder, told_of(folder.path, trackers, experiment.trackers))
     except BaseException:
         folder.unlock()
         raise

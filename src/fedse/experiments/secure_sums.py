@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterable
 
 from fedse.errors import MissingExtra
 from fedse.experiments.options import Experiment
@@ -13,17 +14,15 @@ KEY, PUBLIC, ANSWERED = "sum.key", "sum.pub", "sum-answered.safetensors"
 """Files of a client."""
 
 
-def make_keys(experiment: Experiment, run: RunFolder) -> None:
-    """A key pair for each client of a run on one machine, which has all of them at hand."""
-    if experiment.sending.secure_sum is None:
-        return
+def make_keys(learners: Iterable[str], run: RunFolder) -> None:
+    """A key pair for each client that adds to sums, of a run on one machine, which has all of them at hand."""
     if importlib.util.find_spec("cryptography") is None:
         raise MissingExtra("sending.secure_sum", "cryptography", "secure")
     from fedse.privacy.sum_keys import make_key, public_text, read_key
     from fedse.storage import atomic
 
     run.keep_clients_private()
-    for name in experiment.learners:
+    for name in learners:
         folder = run.client_folder(name)
         if not (folder / PUBLIC).exists():
             make_key(folder / KEY)

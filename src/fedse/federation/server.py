@@ -250,7 +250,7 @@ class Server:
     def _kept(self, number: int) -> dict[str, dict[str, str]]:
         """What clients on this disk keep after a round that no record names yet."""
         if self._noted is None:
-            records = [self.run.record(earlier) for earlier in range(number)]
+            records = [self.run.record_of(earlier) for earlier in range(number)]
             self._noted = {}
             for client in self.engine.clients:
                 named = [record.clients.get(client, {}) for record in records if record is not None]

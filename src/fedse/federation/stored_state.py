@@ -19,5 +19,5 @@ def stored_state(run: RunView, number: int) -> ServerState:
         memory = load_file(memory_file) if memory_file.exists() else {}
     except (SafetensorError, OSError) as error:
         raise RunConflict(f"{memory_file} is damaged ({error}): restore it from a copy of the run.") from error
-    record = run.record(number)
+    record = run.record_of(number)
     return ServerState(number, adapter, memory, record.contributed if record else ())

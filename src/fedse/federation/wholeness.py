@@ -58,7 +58,7 @@ def check(run: RunView) -> None:
     """Refuse to work with a run whose newest round is not whole."""
     run.check_experiment()
     last = run.last_round()
-    if last is None or run.record(last) is None:
+    if last is None or run.record_of(last) is None:
         return
     if problem := Stored(run, last).problem(last):
         raise RunConflict(
@@ -69,7 +69,7 @@ def check(run: RunView) -> None:
 def check_experience(run: RunView, clients: Iterable[str]) -> None:
     """Refuse buffers and notes that are not what was written."""
     last = run.last_round()
-    if last is None or run.record(last) is None:
+    if last is None or run.record_of(last) is None:
         return
     stored = Stored(run, last)
     for client in clients:
@@ -128,7 +128,7 @@ class Stored:
 
     def _record(self, number: int) -> RoundRecord | None:
         try:
-            return self.run.record(number)
+            return self.run.record_of(number)
         except RunConflict as error:
             self._unreadable[number] = str(error).partition(": restore")[0]
             return RoundRecord({})

@@ -10,6 +10,7 @@ drawn is as secret as the noise.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,12 @@ from fedse.objectives.cases import Case, CreditedExample, Unit
 from fedse.privacy.noise import SecretRandom
 from fedse.stopwatch import during
 
+_MOST_NUMBERS = 2**27
+"""Of the gradients that are held at once; half a gigabyte in float32."""
+
 
 class PrivateFitting(Fitting):
-    """One adapter's round under noise."""
+    """One adapter's round under noise. Trajectories go through the network in packs, and each has a gradient of its own."""
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class PrivateFitting(Fitting):
         self, units: Sequence[Unit], epochs: float, batch_size: int, random: np.random.Generator
     ) -> list[list[Unit]]:
         del epochs, batch_size, random  # It is seeded by what everybody knows.
+        self._unit_of = {id(example): number for number, unit in enumerate(units) for example in unit.examples}
         rate = self._sampling_rate
         return [
             [unit for unit, chance in zip(units, self._random.uniform(len(units)), strict=True) if chance < rate]
@@ -58,17 +63,23 @@ class PrivateFitting(Fitting):
         ]
 
     def _parts(self, chosen: Sequence[Unit], tokens_at_once: int) -> list[list[CreditedExample]]:
-        del tokens_at_once  # A gradient of its own for each trajectory.
-        return [list(unit.examples) for unit in chosen]
+        """Whole trajectories of like lengths: each takes as much room as the longest beside it."""
+        most = max(1, _MOST_NUMBERS // self._vector.values.numel())
+        packs: list[list[Unit]] = []
+        for unit in sorted(chosen, key=len):
+            if not packs or len(packs[-1]) == most or (len(packs[-1]) + 1) * len(unit) > tokens_at_once:
+                packs.append([])
+            packs[-1].append(unit)
+        return [[example for unit in pack for example in unit.examples] for pack in packs]
 
     def _add_gradient(self, parts: Sequence[Sequence[CreditedExample]]) -> None:
         gradient = self._vector.gradient
         total = torch.zeros_like(gradient)
         for part in parts:
-            gradient.zero_()
-            self._pass(part, 1.0 / sum(example.agent_tokens for example in part))
-            gradient.nan_to_num_(0.0, 0.0, 0.0)  # One that is not finite counts nothing, and spoils no other.
-            total.add_(gradient * (self._max_norm / gradient.norm()).clamp(max=1.0))
+            units = [list(own) for _, own in groupby(part, key=lambda example: self._unit_of[id(example)])]
+            found = self._through.unit_gradients(units)
+            found.nan_to_num_(0.0, 0.0, 0.0)  # One that is not finite counts nothing, and spoils no other.
+            total.addmv_(found.T, (self._max_norm / found.norm(dim=1)).clamp(max=1.0))
         with during("noise"):
             drawn = self._random.normal(gradient.numel()) * (self._noise * self._max_norm)
             total.add_(torch.from_numpy(drawn).to(gradient))

@@ -12,8 +12,9 @@ from fedse.objectives.cases import Case
 from fedse.objectives.dpo_loss import DpoLoss
 from fedse.objectives.groups import groups_of
 from fedse.objectives.objective import Objective
+from fedse.objectives.pairs import pairs_of
 from fedse.plugins.schedules import Ramp, Scheduled, at
-from fedse.types import Lesson, Outcome, Trajectory
+from fedse.types import Lesson
 
 
 class DpoOptions(ImitationOptions):
@@ -37,18 +38,7 @@ class Dpo(Imitation):
     options: DpoOptions
 
     def cases(self, lesson: Lesson) -> list[Case]:
-        remembered: dict[tuple[str, str], list[Trajectory]] = {}
-        for item in lesson.trajectories:
-            remembered.setdefault((item.world, item.task), []).append(item)
-        return [case for group in groups_of(lesson.fresh) for case in self._pairs(group, remembered)]
-
-    def _pairs(self, group: list[Trajectory], remembered: dict[tuple[str, str], list[Trajectory]]) -> list[Case]:
-        """Successes of this round first: they were explored by the same adapter as the failures."""
-        losers = [item for item in group if item.outcome is Outcome.FAILURE]
-        winners = [item for item in group if item.outcome is Outcome.SUCCESS]
-        winners += remembered.get((group[0].world, group[0].task), [])
-        pairs = zip((winners[at % len(winners)] for at in range(len(losers))), losers, strict=True) if winners else ()
-        return [Case(pair, (1.0, -1.0)) for pair in list(pairs)[: self.options.max_pairs_per_task]]
+        return pairs_of(groups_of(lesson.fresh), lesson.trajectories, self.options.max_pairs_per_task)
 
     def objective(self, cases: Sequence[Case]) -> Objective:
         del cases  # Nothing depends on what else is in the round.

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from fedse.errors import BadInput
 from fedse.learners.compared import Compared, ComparedOptions
-from fedse.objectives.bottom_up import LAYER_ENTROPIES
+from fedse.objectives.bottom_up import LAYER_ENTROPIES, BottomUpOptions
 from fedse.objectives.cases import Case
 from fedse.objectives.objective import Objective
-from fedse.plugins import PluginOptions
 from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.types import Lesson
 
@@ -26,18 +25,6 @@ if TYPE_CHECKING:
     from fedse.fitting.loop import Fitting
     from fedse.models.causal_lm import CausalLM
     from fedse.networks.training.passes import Pass
-
-
-class BottomUpOptions(PluginOptions):
-    """Which layer's policy is trained first, and for how long."""
-
-    layer: int = Field(ge=1)
-    """Counted from 1, below the last one, which is the policy itself. The authors' scripts have 6 for Qwen3, 27 for a
-    Llama."""
-    rounds: int = Field(ge=1)
-    """The first rounds, in which it is trained. The authors' scripts have 30 steps of 300, each with new attempts."""
-    norm: bool = False
-    """Whether the last norm comes before the output layer, as in the logit lens; the paper has none."""
 
 
 class GroupPolicyGradientOptions(ComparedOptions):

@@ -75,6 +75,12 @@ def read_adapter(model: Any, like: Adapter) -> Adapter:
     return Adapter(tensors, like.config)
 
 
+def check_holds(model: Any, adapter: Adapter) -> None:
+    """Whether an adapter that was loaded is the one that is there."""
+    if read_adapter(model, like=adapter).digest() != adapter.digest():
+        raise SwapFailed("after the swap the model holds other LoRA tensors than were given to it.")
+
+
 @torch.no_grad()
 def log_probabilities(model: Any, ids: list[int]) -> torch.Tensor:
     """Log-probability of each token of `ids` after the first, by one plain forward pass: the learner's view."""

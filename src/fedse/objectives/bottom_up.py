@@ -15,13 +15,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from pydantic import Field
+
 from fedse.objectives.cases import Case
+from fedse.plugins import PluginOptions
 
 LAYER_ENTROPIES = tuple(f"entropy_layer_{number}" for number in range(1, 129))
 """Names under which the entropies of layers are told; further layers are not told of."""
 _LOOKED_AT = 8
 
 T = TypeVar("T")
+
+
+class BottomUpOptions(PluginOptions):
+    """Which layer's policy is trained first, and for how long."""
+
+    layer: int = Field(ge=1)
+    """Counted from 1, below the last one, which is the policy itself. The authors' scripts have 6 for Qwen3, 27 for a
+    Llama."""
+    rounds: int = Field(ge=1)
+    """The first rounds, in which it is trained. The authors' scripts have 30 steps of 300, each with new attempts."""
+    norm: bool = False
+    """Whether the last norm comes before the output layer, as in the logit lens; the paper has none."""
 
 
 def spread_out(items: Sequence[T]) -> Sequence[T]:

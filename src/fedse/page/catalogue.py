@@ -203,9 +203,9 @@ class _OneLook(RunView):
     def manifest(self) -> dict[str, Any]:
         return self._manifest
 
-    def record(self, number: int) -> RoundRecord | None:
+    def record_of(self, number: int) -> RoundRecord | None:
         if number not in self._records:
-            self._records[number] = super().record(number)
+            self._records[number] = super().record_of(number)
         return self._records[number]
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fedse.adapters.files import write_adapter
 from fedse.errors import BadInput, ServerFailed, SwapFailed
+from fedse.networks.decoding.probe import probe_ids
 from fedse.protocols import Reply
+from fedse.servers.adapter_folder import AdapterFolder
 from fedse.servers.asking import Asking, Conversation
 from fedse.servers.server import ServerOptions
 from fedse.servers.token_server import SERVERS, Asked, Sampled
@@ -24,7 +20,6 @@ from fedse.types import Adapter
 if TYPE_CHECKING:
     from fedse.models.causal_lm import CausalLM
 
-_QUESTION = "Which adapter is speaking?"
 _LOOKED_AT = 16
 _ALLOWED = 0.25
 """Nats by which the server and this machine may differ on a token's log-probability, on average. Rounding to bfloat16 makes
@@ -69,15 +64,7 @@ class LoraServerPolicy(Asking[Sampled]):
         self._ends = sorted(model.chat.end_ids)
         self._closing = model.chat.reply("")[-1]
         self._server = SERVERS[self.options.server](self.options)
-        shared = self.options.adapters
-        if shared and not Path(shared).is_dir():
-            raise BadInput(
-                f"policy.adapters: {shared} is no folder: make one that the server can read under the same path."
-            )
-        self._folder = Path(tempfile.mkdtemp(prefix="fedse-adapters-", dir=shared))
-        # A policy is never told that a run has ended.
-        self._removed = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self._loaded = ""
+        self._adapters = AdapterFolder(self._server, self.options.adapters)
         try:
             # A wrong address, a server without LoRA or with another model is found before there is a run to spoil.
             self.load(model.initial_adapter(0))
@@ -88,25 +75,19 @@ class LoraServerPolicy(Asking[Sampled]):
     def load(self, adapter: Adapter) -> None:
         if self._conversations:
             raise SwapFailed("an adapter cannot be swapped while conversations are open.")
-        # Never a name that the server had before: it could answer with what it kept under it.
-        name = f"fedse-{adapter.digest()[:12]}-{secrets.token_hex(4)}"
-        folder = self._folder / name
-        folder.mkdir()
-        write_adapter(adapter, folder)
-        self._server.load(name, folder.resolve())
-        if self._loaded:
-            self._server.unload(self._loaded)
-            shutil.rmtree(self._folder / self._loaded)
-        self._loaded = name
+        self._adapters.load(adapter)
         self._look(adapter)
 
     def _look(self, adapter: Adapter) -> None:
         """Whether the server speaks with this adapter on the same base."""
-        ids = [*self.model.chat.opening(_QUESTION), *self.model.chat.turn(_QUESTION)]
-        told = self._server.ask(Asked(self._loaded, ids, _LOOKED_AT, 0.0, 0, self._ends))
+        from fedse.networks.swap import load_adapter, log_probabilities
+
+        ids = probe_ids(self.model)
+        told = self._server.ask(Asked(self._adapters.loaded, ids, _LOOKED_AT, 0.0, 0, self._ends))
         if told.full:
             raise SwapFailed("the served model has no room for a conversation of a few words.")
-        own = self._log_probs(adapter, ids, told.ids)
+        load_adapter(self.model.network, adapter)
+        own = log_probabilities(self.model.network, [*ids, *told.ids])[-len(told.ids) :].tolist()
         gap = sum(abs(a - b) for a, b in zip(own, told.log_probs, strict=True)) / len(own)
         if not gap <= _ALLOWED:
             raise SwapFailed(
@@ -115,22 +96,10 @@ class LoraServerPolicy(Asking[Sampled]):
                 "let --max-lora-rank reach the adapter's."
             )
 
-    def _log_probs(self, adapter: Adapter, ids: list[int], reply: tuple[int, ...]) -> list[float]:
-        import torch
-
-        from fedse.networks.swap import load_adapter
-
-        load_adapter(self.model.network, adapter)
-        with torch.inference_mode():
-            given = torch.tensor([[*ids, *reply]], device=self.model.device)
-            logits = self.model.network(input_ids=given, use_cache=False).logits[0, len(ids) - 1 : -1].float()
-            found: list[float] = logits.log_softmax(-1)[range(len(reply)), list(reply)].tolist()
-            return found
-
     def request(self, conversation: Conversation) -> Callable[[], Sampled]:
         ids, sampling = tuple(conversation.ids), conversation.sampling
         most = max(1, min(self.options.reply_tokens, self.model.context - len(ids)))
-        asked = Asked(self._loaded, ids, most, sampling.temperature, conversation.seed, self._ends)
+        asked = Asked(self._adapters.loaded, ids, most, sampling.temperature, conversation.seed, self._ends)
         return partial(self._server.ask, asked)
 
     def read(self, slot: int, conversation: Conversation, answer: Sampled) -> Reply:
@@ -144,4 +113,4 @@ class LoraServerPolicy(Asking[Sampled]):
 
     def stop(self) -> None:
         self._server.close()
-        self._removed()
+        self._adapters.close()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from fedse.errors import BadInput, SwapFailed
 from fedse.networks.decoding.choosing import decoder_for, window_of
-from fedse.networks.decoding.decoder import Decoder, Drawn, Due, SeveralAdapters
+from fedse.networks.decoding.conversation import Conversation
+from fedse.networks.decoding.decoder import Decoder, Due, SeveralAdapters
 from fedse.networks.decoding.legal_reply import LegalReply
-from fedse.networks.decoding.probe import allowed_gap, probe_gap
+from fedse.networks.decoding.probe import check_agrees, probe_gap
 from fedse.networks.decoding.spelling import Spelling
 from fedse.plugins import PluginOptions
 from fedse.protocols import Reply, Usage
@@ -34,26 +34,6 @@ class TransformerOptions(PluginOptions):
     legal_actions: bool = False
     """Draw the action of each reply from those that the world lists; the thought stays free. This helps the agent beyond
     what it has learned and costs speed on a GPU (docs/legal_actions.md)."""
-
-
-@dataclass
-class _Conversation:
-    sampling: Sampling
-    adapter: int
-    """Number of the one that it is held with."""
-    length: int
-    """Tokens whose keys and values are in the cache."""
-    unfed: list[int] = field(default_factory=list)
-    """Tokens that belong to the conversation and are not in the cache yet."""
-    reply: list[int] | None = None
-    """The reply so far; None while no reply is due."""
-    log_probs: list[float] = field(default_factory=list)
-    """Of its tokens."""
-    most: int = 0
-    """Longest reply, once it is under way."""
-    drawn: int = 0
-    actions: LegalActions | None = None
-    """What the reply that is due may do, if not anything."""
 
 
 class TransformerPolicy:
@@ -81,7 +61,7 @@ class TransformerPolicy:
         self._window = window_of(model)
         self._torch = torch
         self._decoder = self.make_decoder()
-        self._conversations: dict[int, _Conversation] = {}
+        self._conversations: dict[int, Conversation] = {}
         self._openings: dict[tuple[int, tuple[int, ...]], Any] = {}
         self._numbers: dict[str, int] = {}
         self._chosen = 0
@@ -111,7 +91,7 @@ class TransformerPolicy:
         self._chosen = 0
 
     def _load(self, number: int, adapter: Adapter, of: int) -> None:
-        from fedse.networks.swap import load_adapter, read_adapter
+        from fedse.networks.swap import check_holds, load_adapter
 
         load_adapter(self.model.network, adapter)
         if of == 1:
@@ -120,13 +100,8 @@ class TransformerPolicy:
             assert isinstance(self._decoder, SeveralAdapters)
             self._decoder.hold(number, of)
             self._decoder.assign(0, number)  # Where the probe speaks.
-        if read_adapter(self.model.network, like=adapter).digest() != adapter.digest():
-            raise SwapFailed("after the swap the model holds other LoRA tensors than were given to it.")
-        gap, allowed = self.probe_gap(), allowed_gap(self.model.network)
-        if not gap <= allowed:
-            raise SwapFailed(
-                f"after the swap, decoding and learning disagree about the same text by {gap:.3g} (allowed {allowed})."
-            )
+        check_holds(self.model.network, adapter)
+        check_agrees(self.model, self._decoder)
 
     def probe_gap(self) -> float:
         """How far decoding is from a plain forward pass, in probability."""
@@ -146,7 +121,7 @@ class TransformerPolicy:
                 self.usage.prefilled += len(opening)
             else:
                 self._decoder.copy_in(slot, self._openings[known])
-        self._conversations[slot] = _Conversation(sampling, self._chosen, len(opening))
+        self._conversations[slot] = Conversation(sampling, self._chosen, len(opening))
         return slot
 
     def _assign(self, slot: int, adapter: int) -> None:
@@ -161,9 +136,7 @@ class TransformerPolicy:
         with self._torch.inference_mode():
             self._assign(copy, held.adapter)
             self._decoder.copy_in(copy, self._decoder.copy_out(slot, held.length))
-        self._conversations[copy] = replace(
-            held, sampling=sampling or held.sampling, unfed=list(held.unfed), log_probs=[]
-        )
+        self._conversations[copy] = held.fork(sampling)
         return copy
 
     def _free_slot(self) -> int:
@@ -171,10 +144,9 @@ class TransformerPolicy:
 
     def extend(self, slot: int, ids: Sequence[int]) -> None:
         conversation = self._conversations[slot]
-        conversation.unfed.extend(ids)
-        conversation.reply = []
+        conversation.extend(ids)
         self.usage.prefilled += len(conversation.unfed)
-        self.usage.prefilled_without_cache += conversation.length + len(conversation.unfed)
+        self.usage.prefilled_without_cache += conversation.tokens
 
     def restrict(self, slot: int, actions: LegalActions) -> None:
         """The reply that is due does one of these."""
@@ -195,7 +167,7 @@ class TransformerPolicy:
             while True:
                 if full := [slot for slot, held in self._conversations.items() if self._is_full(held)]:
                     return [self._no_reply(slot) for slot in full]
-                if waiting := [slot for slot, held in self._conversations.items() if held.reply == [] and held.unfed]:
+                if waiting := [slot for slot, held in self._conversations.items() if held.waits]:
                     with during("prefill"):
                         self._decoder.begin([self._due(slot) for slot in waiting])
                 if all(held.reply is None for held in self._conversations.values()):
@@ -203,8 +175,10 @@ class TransformerPolicy:
                 done = []
                 for slot, drawn in self._decoder.advance().items():
                     self.usage.decoded += len(drawn.tokens)
-                    if reply := self._grown(slot, drawn):
-                        done.append(reply)
+                    if reply := self._conversations[slot].grow(drawn, self.model.chat.end_ids):
+                        # With another end than the template's, the turn is still to be closed.
+                        closed = reply.ids[-1] == self._closing
+                        done.append(Reply(slot, reply.ids, closed, log_probs=reply.log_probs))
                 if done:
                     return done
 
@@ -212,12 +186,12 @@ class TransformerPolicy:
         del self._conversations[slot]
         self._decoder.close(slot)
 
-    def _is_full(self, held: _Conversation) -> bool:
+    def _is_full(self, held: Conversation) -> bool:
         """Whether a restricted reply is due for which the context has no room."""
-        if held.actions is None or held.reply != [] or not held.unfed:
+        if held.actions is None or not held.waits:
             return False
         needed, _ = self._spelling.needed(held.actions)
-        return held.length + len(held.unfed) + needed > self.model.context
+        return held.tokens + needed > self.model.context
 
     def _no_reply(self, slot: int) -> Reply:
         self._conversations[slot].reply = None
@@ -225,27 +199,5 @@ class TransformerPolicy:
 
     def _due(self, slot: int) -> Due:
         held = self._conversations[slot]
-        ids, held.unfed = held.unfed, []
-        start, held.length = held.length, held.length + len(ids)
-        held.most = max(1, min(self.options.reply_tokens, self.model.context - held.length))
-        actions, held.actions = held.actions, None
-        legal = LegalReply(self._spelling, actions) if actions else None
-        return Due(slot, start, ids, held.sampling, held.drawn, held.most, legal)
-
-    def _grown(self, slot: int, drawn: Drawn) -> Reply | None:
-        """The reply, if it is complete with these tokens."""
-        held = self._conversations[slot]
-        assert held.reply is not None
-        held.reply.extend(drawn.tokens)
-        held.log_probs.extend(drawn.log_probs)
-        if held.reply[-1] not in self.model.chat.end_ids and len(held.reply) < held.most:
-            return None
-        complete, held.reply = held.reply, None
-        log_probs, held.log_probs = held.log_probs, []
-        # The last token was drawn and not fed back.
-        held.length += len(complete) - 1
-        held.unfed = complete[-1:]
-        held.drawn += len(complete)
-        # With another end than the template's, the turn is still to be closed.
-        told = tuple(log_probs) if held.sampling.temperature > 0 else ()
-        return Reply(slot, tuple(complete), complete[-1] == self._closing, log_probs=told)
+        most = max(1, min(self.options.reply_tokens, self.model.context - held.tokens))
+        return held.begin(slot, most, LegalReply(self._spelling, held.actions) if held.actions else None)

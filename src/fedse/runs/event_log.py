@@ -24,11 +24,14 @@ class EventLog:
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         self.path = path
         self.clock = clock
-        _drop_torn_line(path)
+        self._begun = False
 
     def record(self, event: Event) -> None:
         if isinstance(event, self.SKIPPED):
             return
+        if not self._begun:
+            _drop_torn_line(self.path)
+            self._begun = True
         line = json.dumps({"time": round(self.clock(), 3), "version": VERSION, **event.to_json()}, default=str)
         try:
             with during("disk"), self.path.open("a", encoding="utf-8") as file:

@@ -7,12 +7,14 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fedse import __version__
 from fedse.events import Evaluated, Event, MadeWith, RoundFinished
+from fedse.protocols import Tracker
 
 Maker = Mapping[str, Any]
 LIBRARIES = ("numpy", "torch", "transformers", "peft", "flwr")
@@ -20,6 +22,14 @@ _WORDS = {
     **{name: f"{name} {{}}" for name in ("fedse", "commit", "sites", *LIBRARIES)},
     **{"python": "Python {}", "cores": "cores: {}", "threads": "threads: {}"},
 }
+
+
+def tell(tracker: Tracker, model: Any, at_sites: bool) -> None:
+    """Tell with what a run is made from now on."""
+    elsewhere = {"sites": "on other machines"} if at_sites else {}
+    # Observing a run may never end it, whatever a model of somebody's own says of itself.
+    with suppress(Exception):
+        tracker.record(MadeWith(details={**describe(model), **elsewhere}))
 
 
 def describe(model: Any = None) -> dict[str, Any]:

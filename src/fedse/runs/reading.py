@@ -62,7 +62,7 @@ class RunView:
             raise BadInput(f"{self.path.name} has no round {number}: complete rounds are {known}.")
         return str(rounds[str(number)])
 
-    def record(self, number: int) -> RoundRecord | None:
+    def record_of(self, number: int) -> RoundRecord | None:
         """What was noted of a complete round; None if an older fedse made it. Raises `RunConflict` if it is damaged."""
         digest = self.manifest().get("records", {}).get(str(number))
         return None if digest is None else RoundRecord.read(self.round_folder(number), digest)
@@ -70,7 +70,7 @@ class RunView:
     def check_state(self, number: int) -> None:
         """Refuse a stored state, adapter and server's memory, that is not the one that was written."""
         self.digest_of(number)
-        noted = self.record(number)
+        noted = self.record_of(number)
         if noted is not None:
             folder = self.round_folder(number)
             record.check_files(folder, {name: item for name, item in noted.files.items() if name != reports.NAME})
@@ -81,7 +81,7 @@ class RunView:
     def check_kept(self, client: str, number: int) -> None:
         """Refuse files that a client keeps up to a round and that are not those that were written. Not of its buffer."""
         for earlier in range(number + 1):
-            noted = self.record(earlier)
+            noted = self.record_of(earlier)
             own = noted.clients.get(client, {}) if noted else {}
             files = {name: digest for name, digest in own.items() if name.startswith(("private/", "adapters/"))}
             record.check_files(self.client_folder(client), files)
@@ -90,7 +90,7 @@ class RunView:
         """Refuse a log of episodes that is not the one that was written."""
         file = f"episodes/{name}.jsonl"
         if name.isdecimal():
-            noted = self.record(int(name))
+            noted = self.record_of(int(name))
             wanted = noted.clients.get(client, {}).get(file) if noted else None
         else:
             wanted = self.manifest().get("evaluations", {}).get(f"clients/{client}/{file}")
@@ -102,7 +102,7 @@ class RunView:
         path = self.round_folder(number) / reports.NAME
         if not path.exists():
             return None
-        noted = self.record(number)
+        noted = self.record_of(number)
         return reports.read_report(path, noted.files.get(reports.NAME, "") if noted else "")
 
     def missing(self) -> list[Path]:

@@ -6,13 +6,12 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from fedse.errors import BadInput
-from fedse.events import Event, MadeWith, Warned
+from fedse.events import Event, Warned
 from fedse.plugins import Choice, build
 from fedse.protocols import Closes, Tracker
-from fedse.runs import event_log, provenance
+from fedse.runs import event_log
 from fedse.runs.event_log import EventLog
 
 
@@ -44,23 +43,16 @@ class Trackers:
                     tracker.close()
 
 
-def build_trackers(chosen: Iterable[Choice], run: Path, at_sites: bool = False) -> list[Tracker]:
-    """Those that an experiment names. One that wants to read trajectories is refused where they are at the sites."""
-    made: list[Tracker] = []
+def told_of(
+    run: Path, given: Iterable[Tracker] = (), chosen: Iterable[Choice] = (), at_sites: bool = False
+) -> Trackers:
+    """Everybody who is told of a run: its log first, then those that are given and those that the experiment names. Whoever
+    wants to read trajectories is refused where they are at the sites. The run's folder is held."""
+    told: list[Tracker] = [EventLog(run / event_log.NAME, time.time), *given]
     for choice in chosen:
-        made.append(build("tracker", choice, run))
-        if at_sites and getattr(made[-1], "reads_trajectories", False):
+        told.append(build("tracker", choice, run))
+        if at_sites and getattr(told[-1], "reads_trajectories", False):
             raise BadInput(
                 f"trackers: '{choice.name}' is set to show trajectories, which never leave the sites: set it to show none."
             )
-    return made
-
-
-def told_of(run: Path, trackers: Iterable[Tracker], model: Any, at_sites: bool) -> Trackers:
-    """Everybody who is told of a run, its log first. The beginning is told: with what it is made."""
-    told = Trackers([EventLog(run / event_log.NAME, time.time), *trackers])
-    elsewhere = {"sites": "on other machines"} if at_sites else {}
-    # Observing a run may never end it, whatever a model of somebody's own says of itself.
-    with suppress(Exception):
-        told.record(MadeWith(details={**provenance.describe(model), **elsewhere}))
-    return told
+    return Trackers(told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedse.errors import SwapFailed
 from fedse.networks.decoding.decoder import Decoder
 
 _TEXT = "Which adapter is speaking?"
@@ -12,10 +13,24 @@ _TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1}
 """At a single place two right computations in bfloat16 differed by 0.07: logits around 20 are a tenth apart there."""
 
 
+def check_agrees(model: Any, decoder: Decoder) -> None:
+    """Raises `SwapFailed` where a decoder says something else with the adapter that the network holds."""
+    gap, allowed = probe_gap(model, decoder), allowed_gap(model.network)
+    if not gap <= allowed:
+        raise SwapFailed(
+            f"after the swap, decoding and learning disagree about the same text by {gap:.3g} (allowed {allowed})."
+        )
+
+
 def allowed_gap(network: Any) -> float:
     import torch
 
     return _TOLERANCE["float32" if network.dtype == torch.float32 else "bfloat16"]
+
+
+def probe_ids(model: Any) -> list[int]:
+    """The text, up to where a reply would begin."""
+    return [*model.chat.opening(_TEXT), *model.chat.turn(_TEXT)]
 
 
 def probe_gap(model: Any, decoder: Decoder) -> float:
@@ -23,7 +38,7 @@ def probe_gap(model: Any, decoder: Decoder) -> float:
     conversation may be open."""
     import torch
 
-    ids = [*model.chat.opening(_TEXT), *model.chat.turn(_TEXT)]
+    ids = probe_ids(model)
     ends = [max(1, len(ids) * place // _PLACES) for place in range(1, _PLACES + 1)]
     with torch.inference_mode():
         network_ids = torch.tensor([ids], device=model.device)

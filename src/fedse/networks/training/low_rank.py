@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional
 
+from fedse.networks.training.unit_rows import UnitRows
+
 Pair = tuple[torch.Tensor, torch.Tensor]
-"""LoRA's A and B."""
+"""LoRA's A and B, as copies x rows x columns. All copies are alike; each unit of the rows has one, for its own gradient."""
 
 
 class Adapted(NamedTuple):
@@ -39,7 +41,12 @@ class _SideBySide(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, inputs: torch.Tensor, scale: float, widths: Sequence[int], *given: torch.Tensor | None
+        ctx: Any,
+        inputs: torch.Tensor,
+        scale: float,
+        widths: Sequence[int],
+        units: UnitRows | None,
+        *given: torch.Tensor | None,
     ) -> torch.Tensor:
         whole = inputs.new_empty(len(inputs), sum(widths)) if len(widths) > 1 else None
         kept: list[torch.Tensor | None] = []
@@ -48,6 +55,7 @@ class _SideBySide(torch.autograd.Function):
             assert weight is not None
             narrow = None
             if down is not None and up is not None:
+                down, up = down[0], up[0]
                 # In bfloat16 a merged matrix would round small adapters away.
                 if weight.dtype == torch.float32:
                     weight = torch.addmm(weight, up, down, alpha=scale)
@@ -57,7 +65,7 @@ class _SideBySide(torch.autograd.Function):
             if narrow is not None and up is not None:
                 outputs.addmm_(narrow, up.T, alpha=scale)
             kept += [weight, down, up, narrow]
-        ctx.scale, ctx.widths = scale, widths
+        ctx.scale, ctx.widths, ctx.units = scale, widths, units
         # What no adapter sees is not kept.
         ctx.save_for_backward(inputs if any(item is not None for item in kept[1::4]) else None, *kept)
         return outputs if whole is None else whole
@@ -75,8 +83,8 @@ class _SideBySide(torch.autograd.Function):
                 to_inputs = gradient @ part.weight if to_inputs is None else to_inputs.addmm_(gradient, part.weight)
                 if back is not None and part.down is not None and part.narrow is not None:
                     to_inputs.addmm_(back, part.down)
-            to_pairs += [None, None, *_to_pair(inputs, gradient, part, back, ctx.scale)]
-        return to_inputs, None, None, *to_pairs
+            to_pairs += [None, None, *_to_pair(inputs, gradient, part, back, ctx.scale, ctx.units)]
+        return to_inputs, None, None, None, *to_pairs
 
 
 def _linear(
@@ -88,12 +96,19 @@ def _linear(
 
 
 def _to_pair(
-    inputs: torch.Tensor, gradient: torch.Tensor, part: _Part, back: torch.Tensor | None, scale: float
+    inputs: torch.Tensor,
+    gradient: torch.Tensor,
+    part: _Part,
+    back: torch.Tensor | None,
+    scale: float,
+    units: UnitRows | None,
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     if back is None or part.down is None:
         return None, None
     narrow = inputs @ part.down.T if part.narrow is None else part.narrow
-    return back.T @ inputs, (gradient.T @ narrow).mul_(scale)
+    if units is not None:
+        return units.products(back, inputs), units.products(narrow, gradient).mul_(scale).mT
+    return (back.T @ inputs)[None], (gradient.T @ narrow).mul_(scale)[None]
 
 
 def _edges(widths: Sequence[int]) -> list[tuple[int, int]]:
@@ -101,11 +116,14 @@ def _edges(widths: Sequence[int]) -> list[tuple[int, int]]:
     return list(pairwise(accumulate(widths, initial=0)))
 
 
-def adapted_linears(inputs: torch.Tensor, layers: Sequence[Adapted], scale: float) -> torch.Tensor:
-    """Outputs for rows of inputs, those of one layer beside those of the next."""
+def adapted_linears(
+    inputs: torch.Tensor, layers: Sequence[Adapted], scale: float, units: UnitRows | None = None
+) -> torch.Tensor:
+    """Outputs for rows of inputs, those of one layer beside those of the next. With `units`, each pair has a copy for each,
+    whose gradient is that of the unit's rows alone."""
     if len(layers) == 1 and layers[0].pair is None:
         return functional.linear(inputs, layers[0].weight, layers[0].bias)
     given = chain.from_iterable((weight, bias, *(pair or (None, None))) for weight, bias, pair in layers)
     widths = [len(layer.weight) for layer in layers]
-    outputs: torch.Tensor = _SideBySide.apply(inputs, scale, widths, *given)  # type: ignore[no-untyped-call]
+    outputs: torch.Tensor = _SideBySide.apply(inputs, scale, widths, units, *given)  # type: ignore[no-untyped-call]
     return outputs

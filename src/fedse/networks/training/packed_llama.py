@@ -32,6 +32,7 @@ from fedse.networks.training.layer_operations import LayerOperations, PlainOpera
 from fedse.networks.training.lora_vector import LoraVector
 from fedse.networks.training.low_rank import Adapted, Pair, adapted_linears
 from fedse.networks.training.packed_attention import QKV, Segments, packed_attention
+from fedse.networks.training.unit_rows import UnitRows
 from fedse.stopwatch import during
 
 _STEADY_ROTATIONS = ("default", "linear", "llama3", "yarn")
@@ -55,6 +56,8 @@ class PackTensors:
     segments: Segments
     soft: Soft | None = None
     """Further targets in the same places, if there are any."""
+    units: tuple[UnitRows, UnitRows] | None = None
+    """Whose the tokens and whose the targets are, if the gradient of each unit is wanted by itself."""
 
 
 @dataclass(frozen=True)
@@ -73,19 +76,22 @@ Factors = Sequence[torch.Tensor]
 
 
 class _Arrange(torch.autograd.Function):
-    """Trained and fixed values in another order, with zeros between; each trained value stands in one place."""
+    """Trained and fixed values in another order, with zeros between; each trained value stands in one place.
+
+    Trained values come as copies x values. Copies are alike and take the room of one; their gradients are not.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, values: torch.Tensor, fixed: torch.Tensor, order: torch.Tensor, places: torch.Tensor
     ) -> torch.Tensor:
         ctx.save_for_backward(places)
-        return torch.cat((values, fixed)).index_select(0, order)
+        return torch.cat((values[0].to(fixed.dtype), fixed)).index_select(0, order).expand(len(values), -1)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (places,) = ctx.saved_tensors
-        return gradients[0].index_select(0, places), None, None, None
+        return gradients[0].index_select(1, places).float(), None, None, None
 
 
 class PackedLlama:
@@ -154,6 +160,16 @@ class PackedLlama:
             self._vector.gradient.add_(gradient)
         return loss.detach()
 
+    def unit_gradients(self, pack: PackTensors) -> torch.Tensor:
+        """Of each unit's part of the loss by itself, units x values. The vector's gradient stays as it is."""
+        assert pack.units is not None
+        copies = self._vector.values.detach().expand(pack.units[0].units, -1).requires_grad_()
+        with during("loss"):
+            loss = self.loss(pack, copies)
+        with during("backward"):
+            (gradients,) = torch.autograd.grad(loss, copies)
+        return gradients
+
     @torch.no_grad()
     def log_probabilities(self, pack: PackTensors) -> torch.Tensor:
         """Of each target."""
@@ -179,13 +195,13 @@ class PackedLlama:
             found.append(linear_entropies(read, head.weight, head.bias))
         return torch.stack(found)
 
-    def loss(self, pack: PackTensors) -> torch.Tensor:
-        hidden, head = self._hidden(pack), self._llama.head
+    def loss(self, pack: PackTensors, copies: torch.Tensor | None = None) -> torch.Tensor:
+        hidden, head = self._hidden(pack, copies), self._llama.head
         return linear_cross_entropy(hidden, head.weight, head.bias, pack.targets, pack.importance, pack.soft)
 
-    def _hidden(self, pack: PackTensors) -> torch.Tensor:
+    def _hidden(self, pack: PackTensors, copies: torch.Tensor | None = None) -> torch.Tensor:
         """What the output layer reads, at the places that predict a target."""
-        hidden, added = deque(self._layer_by_layer(pack), maxlen=1).pop()
+        hidden, added = deque(self._layer_by_layer(pack, copies), maxlen=1).pop()
         return self._read(hidden, added, self._normed)
 
     def _read(self, hidden: torch.Tensor, added: torch.Tensor, normed: bool) -> torch.Tensor:
@@ -193,19 +209,22 @@ class PackedLlama:
             return hidden + added
         return self._operations.add_norm(hidden, added, self._llama.last_norm, self._llama.epsilon)[1]
 
-    def _layer_by_layer(self, pack: PackTensors) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """After each, the sum of what was before it and what it adds; after the last only where a target is predicted."""
-        values, fixed = self._vector.values.to(self.dtype), self._vector.fixed.to(self.dtype)
+    def _layer_by_layer(
+        self, pack: PackTensors, copies: torch.Tensor | None = None
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """After each, the sum of what was before it and what it adds; after the last only where a target is predicted.
+        `copies` are the vector's values once for each unit of the pack."""
+        values, fixed = self._vector.values[None] if copies is None else copies, self._vector.fixed.to(self.dtype)
         arranged: torch.Tensor = _Arrange.apply(values, fixed, self._order, self._places)  # type: ignore[no-untyped-call]
         sizes = [rows * columns for rows, columns in self._shapes]
-        factors = [piece.view(shape) for piece, shape in zip(torch.split(arranged, sizes), self._shapes, strict=True)]
+        pieces = torch.split(arranged, sizes, dim=1)
+        factors = [piece.view(-1, *shape) for piece, shape in zip(pieces, self._shapes, strict=True)]
         hidden = functional.embedding(pack.ids, self._llama.embedding)
         cosine, sine = self._llama.rotary(hidden[None], pack.positions[None])
         rotary = (cosine[0], sine[0])
         added = None
         for number, layer in enumerate(self._layers):
-            keep = pack.predicting if number == len(self._layers) - 1 else None
-            step = partial(self._pass_layer, layer, factors, rotary, pack.segments, keep)
+            step = partial(self._pass_layer, layer, factors, rotary, pack, number == len(self._layers) - 1)
             if self._checkpointing:
                 hidden, added = checkpoint(step, hidden, added, use_reentrant=False, preserve_rng_state=False)
             else:
@@ -217,22 +236,24 @@ class PackedLlama:
         layer: _Layer,
         factors: Factors,
         rotary: Rotary,
-        segments: Segments,
-        keep: torch.Tensor | None,
+        pack: PackTensors,
+        last: bool,
         hidden: torch.Tensor,
         added: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The sum of all layers before the last one and what the last one adds: its addition is part of the next norm."""
+        """The sum of all layers before this one and what this one adds: its addition is part of the next norm."""
+        units, predicting = pack.units or (None, None)
 
         def projected(inputs: torch.Tensor, *matrices: _Matrix) -> torch.Tensor:
-            return _projected(inputs, matrices, factors)
+            return _projected(inputs, matrices, factors, units)
 
         operations, epsilon = self._operations, self._llama.epsilon
         hidden, normed = operations.add_norm(hidden, added, layer.before_attention, epsilon)
         qkv = self._qkv(projected(normed, *layer.query_key_value), layer, rotary)
-        seen = packed_attention(qkv, segments, self._llama.scale, self._kernel).flatten(1)
-        if keep is not None:
-            hidden, seen = hidden.index_select(0, keep), seen.index_select(0, keep)
+        seen = packed_attention(qkv, pack.segments, self._llama.scale, self._kernel).flatten(1)
+        if last:
+            hidden, seen = hidden.index_select(0, pack.predicting), seen.index_select(0, pack.predicting)
+            units = predicting
         hidden, normed = operations.add_norm(hidden, projected(seen, *layer.out), layer.before_feed_forward, epsilon)
         return hidden, projected(operations.gate(projected(normed, *layer.gate_up)), *layer.down)
 
@@ -261,12 +282,15 @@ def _operations_for(device: torch.device) -> LayerOperations:
     return PlainOperations()
 
 
-def _projected(inputs: torch.Tensor, matrices: tuple[_Matrix, ...], factors: Factors) -> torch.Tensor:
+def _projected(
+    inputs: torch.Tensor, matrices: tuple[_Matrix, ...], factors: Factors, units: UnitRows | None
+) -> torch.Tensor:
     def pair(matrix: _Matrix) -> Pair | None:
         return None if matrix.factors is None else (factors[matrix.factors], factors[matrix.factors + 1])
 
     layers = [Adapted(matrix.weight, matrix.bias, pair(matrix)) for matrix in matrices]
-    return adapted_linears(inputs, layers, next((one.scale for one in matrices if one.factors is not None), 0.0))
+    scale = next((one.scale for one in matrices if one.factors is not None), 0.0)
+    return adapted_linears(inputs, layers, scale, units)
 
 
 class _FactorLayout:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ from fedse.networks.training.padded_network import PaddedNetwork
 from fedse.networks.training.pass_graphs import PassGraphs
 from fedse.networks.training.soft_targets import LikelyTokens, SoftTargets
 from fedse.networks.training.token_packing import Example, Pack, pack
+from fedse.networks.training.unit_rows import UnitRows
 from fedse.stopwatch import during
 from fedse.types import Adapter
 
@@ -44,6 +46,11 @@ class Pass(Protocol):
     ) -> tuple[torch.Tensor, int]:
         """Loss of the examples times `importance`, and that of soft targets, if there are any. The gradient is added to the
         vector's; tokens that were computed."""
+        ...
+
+    def unit_gradients(self, units: Sequence[Sequence[Example]]) -> torch.Tensor:
+        """Of the mean loss of each unit's targets by itself: units x values. Units share nothing, one that is not finite
+        leaves the others as they are, and the vector's gradient stays what it was."""
         ...
 
     def log_probabilities(self, part: Sequence[Example], opening: int) -> npt.NDArray[np.float32]:
@@ -114,6 +121,16 @@ class PackedPass:
             tensors = tensors_of(packed, importance, self._llama.device, soft)
         return self._llama.add_gradient(tensors), len(packed.ids)
 
+    def unit_gradients(self, units: Sequence[Sequence[Example]]) -> torch.Tensor:
+        packed = pack([example for unit in units for example in unit], 0)
+        tokens, targets = ([sum(map(count, unit)) for unit in units] for count in (len, _targets))
+        means = np.repeat(1.0 / np.array(targets), targets).astype(np.float32)
+        with during("transfer"):
+            device = self._llama.device
+            rows = (UnitRows.of(tokens, device), UnitRows.of(targets, device))
+            tensors = replace(tensors_of(packed, means, device), units=rows)
+        return self._llama.unit_gradients(tensors)
+
     def log_probabilities(self, part: Sequence[Example], opening: int) -> npt.NDArray[np.float32]:
         found = self._llama.log_probabilities(tensors_of(pack(part, opening), 1.0, self._llama.device))
         return found.cpu().numpy()
@@ -146,7 +163,7 @@ class PackedPass:
 
 class RecordedPass(PackedPass):
     """The same as CUDA graphs of fixed sizes: small networks are otherwise limited by launching their kernels. With soft
-    targets, through an inner layer, and without a gradient, nothing is recorded."""
+    targets, through an inner layer, for units apart, and without a gradient, nothing is recorded."""
 
     def __init__(self, vector: LoraVector, llama: PackedLlama) -> None:
         super().__init__(vector, llama)
@@ -178,6 +195,17 @@ class PaddedPass:
     ) -> tuple[torch.Tensor, int]:
         del opening  # Nothing is shared here.
         return self._padded.add_gradient(part, importance, soft)
+
+    def unit_gradients(self, units: Sequence[Sequence[Example]]) -> torch.Tensor:
+        """A pass for each: what the network's own layers add up cannot be told apart."""
+        gradient = self.vector.gradient
+        before, found = gradient.clone(), gradient.new_empty(len(units), gradient.numel())
+        for unit, own in zip(units, found, strict=True):
+            gradient.zero_()
+            self._padded.add_gradient(unit, 1.0 / sum(map(_targets, unit)))
+            own.copy_(gradient)
+        gradient.copy_(before)
+        return found
 
     def log_probabilities(self, part: Sequence[Example], opening: int) -> npt.NDArray[np.float32]:
         del opening  # Nothing is shared here.
@@ -214,6 +242,10 @@ class PaddedPass:
 
     def beside(self) -> Pass:
         raise NotImplementedError("the network's own forward pass knows one adapter")
+
+
+def _targets(example: Example) -> int:
+    return example.agent_tokens
 
 
 def tensors_of(
