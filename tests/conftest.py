@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +21,14 @@ from fedse.evaluation.curves import curves
 from fedse.evaluation.plot import draw_run
 from fedse.experiments import assembling
 from fedse.experiments.options import Experiment
+from short_maze import SHORT_MAZE
+
+gc.disable()  # Until all is collected: tests and the libraries that they import are a million objects that stay.
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -78,17 +87,17 @@ def pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def only_new_objects() -> Iterator[None]:
-    """The garbage collector sees what a test makes: the modules of a test process are a million objects besides."""
+def only_new_objects() -> None:
+    """The garbage collector sees what a test makes, and nothing that was there before."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture
 def ray_is_not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray's workers give way to all other processes, and beside other tests they would take four times as long."""
+    if find_spec("ray") is None:
+        pytest.skip("ray is not installed")
     monkeypatch.setenv("RAY_worker_niceness", "0")
 
 
@@ -112,8 +121,8 @@ def table_experiment() -> Callable[..., Experiment]:
             "policy": "table",
             "learner": "table",
             "clients": {
-                "east": {"worlds": [{"name": "maze", "mode": "original"}]},
-                "west": {"worlds": [{"name": "maze", "mode": "original", "turn_limit": 12}]},
+                "east": {"worlds": [SHORT_MAZE]},
+                "west": {"worlds": [{**SHORT_MAZE, "turn_limit": 12}]},
             },
             "start": {"name": "demonstrations", "tasks": 3},
             "exploration": {"tasks": 10, "attempts": 2},

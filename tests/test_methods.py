@@ -21,6 +21,7 @@ from fedse.experiments.running import open_run, stored_experiment
 from fedse.federation.client_status import ClientStatus
 from fedse.runs.folder import RunFolder
 from fedse.types import Lesson, Purpose
+from short_maze import SHORT_MAZE
 
 Make = Callable[..., Experiment]
 SLOW = {"name": "table", "rate": 0.5}
@@ -162,10 +163,8 @@ def test_static_methods_learn_from_the_same_demonstrations_and_nothing_else(make
 
 def test_fedit_weighs_clients_by_what_they_learned_from(make: Make, tmp_path: Path) -> None:
     clients = {
-        "large": {
-            "worlds": [{"name": "maze", "mode": "original"}, {"name": "maze", "mode": "original", "turn_limit": 9}]
-        },
-        "small": {"worlds": [{"name": "maze", "mode": "original"}]},
+        "large": {"worlds": [SHORT_MAZE, {**SHORT_MAZE, "turn_limit": 9}]},
+        "small": {"worlds": [SHORT_MAZE]},
     }
     federated = fedse.run(make(method="fedit", clients=clients, rounds=1), tmp_path)
     apart = fedse.run(make(method="local", clients=clients, rounds=1, name="apart"), tmp_path)

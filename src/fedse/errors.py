@@ -49,7 +49,9 @@ class CannotWrite(FedseError):
 
 
 class GpuFull(FedseError):
-    """The GPU has too little memory for what was asked of it."""
+    """The GPU has too little memory left for what was asked of it. What ended so may go on when others have left."""
+
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h
 
 
 class CannotPull(FedseError):

@@ -27,6 +27,7 @@ from fedse.experience.buffer import read_file
 from fedse.experiments.assembling import RunResult
 from fedse.experiments.options import Experiment
 from fedse.storage.strict_yaml import to_yaml
+from short_maze import SHORT_MAZE
 
 pytest.importorskip("flwr")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -244,7 +245,7 @@ def shown(port: int, context: ssl.SSLContext) -> str:
 @pytest.fixture
 def fence(tmp_path: Path) -> Iterator[tuple[Deployment, bool]]:
     """A hub behind a real nginx where there is one."""
-    clients = {name: {"worlds": [{"name": "maze", "mode": "original"}]} for name in ("good", "slow", "raising")}
+    clients = {name: {"worlds": [SHORT_MAZE]} for name in ("good", "slow", "raising")}
     clients["broken"] = {"worlds": [{"name": "held_worlds:BrokenMaze", "mode": "original"}]}
     clients["slow"] = {"worlds": [{"name": "held_worlds:HeldMaze", "mode": "original"}]}
     experiment = options(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
-import signal
 import subprocess
 import sys
 import zipfile
@@ -24,10 +22,12 @@ from flwr.cli.build import build_fab_from_disk, build_fab_from_files
 from flwr.supercore.fab import Fab
 from flwr.supernode import start_client_internal as flower
 
+import fedse
 from fedse.apps.own_bundle import BUNDLE, foreign, guard
 from fedse.apps.site import _pass_on
 from fedse.cli import app
 from fedse.engines.flower.grid import _KINDS
+from fedse.runs.folder import RunFolder
 
 EVIL = {
     "pyproject.toml": b"""
@@ -221,34 +221,45 @@ def test_what_the_supernode_tells_reaches_the_operator_once(tmp_path: Path) -> N
     assert said == ["one", "half"]
 
 
+EXPERIMENT = """
+name: one
+rounds: 1
+model: table
+policy: table
+learner: table
+clients: {east: {worlds: [{name: maze, mode: original}]}}
+start: {tasks: 3}
+exploration: {tasks: 10}
+evaluation: {tasks: 1, test_tasks: 0}
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_code_that_a_hub_ships_is_not_run_at_a_site(tmp_path: Path) -> None:
-    experiment = "name: x\nmodel: table\npolicy: table\nlearner: table\nclients: {east: {worlds: [maze]}}\n"
+def test_of_what_flwr_run_submits_a_site_runs_the_own_bundle_and_no_other(tmp_path: Path) -> None:
     app = tmp_path / "app"
     app.mkdir()
     for name, content in EVIL.items():
         (app / name).write_bytes(content)
-    with Deployment(tmp_path / "d", experiment, ["east"]) as d:
+    with Deployment(tmp_path / "d", EXPERIMENT, ["east"]) as d:
         environment = {**d.environment(), "FLWR_HOME": str(d.hub / "flower"), "FLWR_TELEMETRY_ENABLED": "0"}
-        with (d.folder / "open.log").open("w") as log:
-            opened = subprocess.Popen(
-                [sys.executable, "-m", "fedse", "hub", "open", "--hub", str(d.hub)],
-                env=environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        try:
-            wait_for(lambda: "submit a run" in d.log("open"), 120, "the open hub")
-            d.start_site("east")
-            wait_for(lambda: "ready" in d.log("east"), 60, "the site")
-            flwr = [str(Path(sys.executable).parent / "flwr"), "run", str(app), "hub"]
-            subprocess.run(flwr, env=environment, check=True, timeout=120, capture_output=True)
-            wait_for((d.flags / "answered").exists, 120, "the answer")
-            assert (d.flags / "answered").read_text() == "[7]"
-            assert not (d.flags / "evil").exists()
-            wait_for(lambda: "code of its own. It was refused" in d.log("east"), 20, "a word to the operator")
-        finally:
-            os.killpg(opened.pid, signal.SIGKILL)
-            opened.wait()
+        flwr = [str(Path(sys.executable).parent / "flwr"), "run"]
+
+        def submit(bundle: Path, *more: str) -> None:
+            line = [*flwr, str(bundle), "hub", *more]
+            subprocess.run(line, env=environment, check=True, timeout=120, capture_output=True)
+
+        d.open_hub()
+        d.start_site("east")
+        wait_for(lambda: "ready" in d.log("east"), 60, "the site")
+        submit(app)
+        wait_for((d.flags / "answered").exists, 120, "the answer")
+        assert (d.flags / "answered").read_text() == "[7]"
+        assert not (d.flags / "evil").exists()
+        wait_for(lambda: "code of its own. It was refused" in d.log("east"), 20, "a word to the operator")
+        # The same site, right after it: docs/deployment.md, "With Flower's own commands".
+        submit(d.hub / "bundle", "-c", f'experiment="{d.experiment}" runs="{d.runs}"')
+        wait_for(lambda: d.reports("one"), 120, "the run")
+        wait_for(lambda: RunFolder.existing(d.runs / "one").last_round() == 1, 60, "its manifest")
+        local = fedse.run(fedse.load_experiment(d.experiment), tmp_path / "local")
+        assert RunFolder.existing(d.runs / "one").digest_of(1) == local.adapter.digest()

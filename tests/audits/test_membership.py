@@ -31,7 +31,6 @@ from fedse.networks.swap import load_adapter, log_probabilities
 from fedse.runs.folder import RunFolder
 from fedse.starts.demonstrations import demonstrate
 from fedse.types import Adapter, Sent, Tensors, Trajectory
-from fedse_command import command
 
 BARE = {"rules": "bare", "observation_length": "brief"}
 
@@ -152,8 +151,8 @@ def test_losses_are_those_of_a_plain_forward_pass(federation: Federation) -> Non
 def test_the_command_tells_each_client_or_why_not(
     table_experiment: Callable[..., Experiment], two_sites: Path, tmp_path: Path
 ) -> None:
-    done = command("audit", two_sites, folder=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = CliRunner().invoke(app, ["audit", str(two_sites)])
+    assert done.exit_code == 0, done.output
     assert (
         "craft, textcraft:" in done.stdout
         and "maze, maze: 5 members and" in done.stdout

@@ -109,9 +109,12 @@ def test_running_a_finished_experiment_again_changes_nothing(finished: Path) -> 
 
 
 @pytest.mark.slow
-def test_dry_run_prints_the_resolved_experiment_and_writes_nothing(tmp_path: Path, tiny_file: Path) -> None:
-    done = command("run", tiny_file, "--set", "learner.epochs=5", "--dry-run", folder=tmp_path)
-    assert done.returncode == 0
+def test_dry_run_prints_the_resolved_experiment_and_writes_nothing(
+    tmp_path: Path, tiny_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = here("run", tiny_file, "--set", "learner.epochs=5", "--dry-run")
+    assert done.exit_code == 0
     (tmp_path / "resolved.yaml").write_text(done.stdout)
     resolved = fedse.load_experiment(tmp_path / "resolved.yaml")
     assert resolved.learner.options["epochs"] == 5

@@ -13,6 +13,7 @@ import pytest
 import fedse
 from fedse.experiments.options import Experiment
 from fedse_command import command
+from short_maze import SHORT_MAZE
 
 BASE: dict[str, Any] = {
     "rounds": 2,
@@ -20,8 +21,8 @@ BASE: dict[str, Any] = {
     "policy": "table",
     "learner": {"name": "table", "rate": 0.5},
     "clients": {
-        "east": {"worlds": [{"name": "maze", "mode": "original", "turn_limit": 8}]},
-        "west": {"worlds": [{"name": "maze", "mode": "original", "turn_limit": 10}]},
+        "east": {"worlds": [{**SHORT_MAZE, "turn_limit": 8}]},
+        "west": {"worlds": [{**SHORT_MAZE, "turn_limit": 10}]},
     },
     "start": {"tasks": 10},
     "exploration": {"tasks": 4},
@@ -72,6 +73,7 @@ def test_compare_prints_tables_and_draws(runs: Path) -> None:
     assert agreement == {"cosine": report["cosine"]["east|west"], "product_gap": report["product_gap"]}
 
 
+@pytest.mark.slow
 def test_a_run_with_more_rounds_is_another_method(runs: Path) -> None:
     longer = {**BASE, "name": "longer", "method": "fed_se", "rounds": 3}
     fedse.run(Experiment.model_validate(longer), runs)

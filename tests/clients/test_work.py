@@ -45,9 +45,10 @@ from fedse.types import (
     Trajectory,
 )
 from older_run import as_of_an_older_fedse
+from short_maze import SHORT_MAZE
 
 Make = Callable[..., Experiment]
-MAZE = {"worlds": [{"name": "maze", "mode": "original"}]}
+MAZE = {"worlds": [SHORT_MAZE]}
 
 
 def assembled(experiment: Experiment, folder: Path) -> Federation:

@@ -15,6 +15,7 @@ from fedse.experience.buffer import Buffer, BufferOptions
 from fedse.experiments.options import Experiment
 from fedse.models.chat import ByteChat
 from fedse.types import Attempt
+from short_maze import SHORT_MAZE
 
 Make = Callable[..., Experiment]
 CURRICULA: list[Any] = [{"name": "by_signal", "per": "category"}, "by_signal", "sec", "federated_sec", "hints"]
@@ -61,7 +62,7 @@ def test_exploration_moves_on_from_what_is_mastered(curriculum: Any, table_exper
             curriculum=curriculum,
             seed=seed,
             rounds=10,
-            clients={"east": {"worlds": [{"name": "maze", "mode": "original"}]}},
+            clients={"east": {"worlds": [SHORT_MAZE]}},
             start="none",
             exploration={"tasks": 6, "attempts": 6},
         )

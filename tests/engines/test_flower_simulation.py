@@ -15,9 +15,9 @@ import pytest
 import fedse
 from fedse.experience.buffer import read_file
 from fedse.experiments.options import Experiment
+from short_maze import SHORT_MAZE
 
 pytest.importorskip("flwr")
-pytest.importorskip("ray")
 pytestmark = pytest.mark.usefixtures("ray_is_not_nice")
 
 
@@ -31,19 +31,22 @@ def attempts(buffer: Path) -> list[tuple[object, ...]]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "settings",
+    ("cpus", "settings"),
     [
-        pytest.param([], id="plain", marks=pytest.mark.torture),
-        pytest.param(["sending.secure_sum.least=2"], id="secure sum", marks=pytest.mark.torture),
+        pytest.param(1, [], id="plain", marks=pytest.mark.torture),
+        pytest.param(1, ["sending.secure_sum.least=2"], id="secure sum", marks=pytest.mark.torture),
         pytest.param(
-            ["sending.secure_sum.least=2", "aggregator=fedexp"], id="sum with squares", marks=pytest.mark.torture
+            1, ["sending.secure_sum.least=2", "aggregator=fedexp"], id="sum with squares", marks=pytest.mark.torture
         ),
         pytest.param(
+            1,
             ["sending.secure_sum.least=3", "mix=fedalt", f"clients.third={THIRD}"],
             id="sum without one's own",
             marks=pytest.mark.torture,
         ),
+        # On two cores both clients are in one worker process: each process imports a language model.
         pytest.param(
+            2,
             [
                 "aggregator=fedex_lora",
                 "mix.name=personal",
@@ -58,10 +61,11 @@ def attempts(buffer: Path) -> list[tuple[object, ...]]:
     ],
 )
 def test_the_simulation_reaches_the_adapter_of_the_local_engine_with_a_language_model(
-    tiny_file: Path, tmp_path: Path, settings: list[str]
+    tiny_file: Path, tmp_path: Path, cpus: int, settings: list[str]
 ) -> None:
     here = fedse.run(fedse.load_experiment(tiny_file, settings), tmp_path / "here")
-    there = fedse.run(fedse.load_experiment(tiny_file, [*settings, "engine=flower"]), tmp_path / "there")
+    flower = ["engine.name=flower", f"engine.cpus_per_client={cpus}"]
+    there = fedse.run(fedse.load_experiment(tiny_file, [*settings, *flower]), tmp_path / "there")
     assert there.adapter.digest() == here.adapter.digest()
     assert there.test["worlds"] == here.test["worlds"]
     for client in ("maze", "wordle"):
@@ -80,7 +84,7 @@ def test_the_simulation_reaches_the_adapter_of_the_local_engine_with_a_language_
 def test_sampling_and_rounding_lead_to_the_same_adapter_too_and_failing_clients_to_their_class(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    worlds = [{"name": "maze", "mode": "original"}]
+    worlds = [SHORT_MAZE]
     clients = {f"c{number:02d}": {"worlds": worlds} for number in range(12)}
     changes = {
         "clients": clients,
@@ -105,7 +109,7 @@ def test_sampling_and_rounding_lead_to_the_same_adapter_too_and_failing_clients_
 def test_a_pooled_client_and_one_that_only_measures_reach_the_same_adapter_too(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    maze = {"name": "maze", "mode": "original"}
+    maze = SHORT_MAZE
     clients = {"east": {"worlds": [maze]}, "guest": {"worlds": [maze], "learns": False}, "west": {"worlds": [maze]}}
     here = fedse.run(table_experiment(method="centralized_se", clients=clients), tmp_path / "here")
     there = fedse.run(table_experiment(method="centralized_se", clients=clients, engine="flower"), tmp_path / "there")

@@ -24,12 +24,13 @@ from fedse.starts import demonstrations
 from fedse.types import RoundTask, Trajectory
 from fedse.worlds import reference
 from fedse.worlds.world import World
+from short_maze import SHORT_MAZE
 
 
 def test_clients_with_different_adapters_play_with_their_own_and_alike_ones_share_a_batch(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    site = {"worlds": [{"name": "maze", "mode": "original"}]}
+    site = {"worlds": [SHORT_MAZE]}
     experiment = table_experiment(clients={"east": site, "north": site, "west": site})
     run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
     federation = assemble(experiment, build_components(experiment), run)
@@ -67,8 +68,9 @@ def test_clients_that_learn_at_once_lead_to_the_same_adapter(
 
     monkeypatch.setattr(Imitation, "learn_together", noted)
     found = {}
+    short = ["model.width=16", "model.layers=1", "exploration.tasks=1", "evaluation.tasks=1", "start.tasks=4"]
     for number in (1, 2):
-        changes = [f"learner.adapters_at_once={number}", f"learner.tokens_at_once={number * 2048}"]
+        changes = [*short, f"learner.adapters_at_once={number}", f"learner.tokens_at_once={number * 2048}"]
         experiment = fedse.load_experiment(tiny_file, changes)
         result = fedse.run(experiment, tmp_path / str(number))
         found[number] = (result.adapter.digest(), result.test)
@@ -97,7 +99,7 @@ class Abstaining:
 def test_what_was_learned_together_reaches_the_client_it_belongs_to(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    site = {"worlds": [{"name": "maze", "mode": "original"}]}
+    site = {"worlds": [SHORT_MAZE]}
     experiment = table_experiment(clients=dict.fromkeys(("a", "b", "c", "d", "e"), site), rounds=1)
     run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
     parts = build_components(experiment)
@@ -146,7 +148,7 @@ def test_worlds_experts_and_references_in_worker_processes_lead_to_the_same_adap
 def test_clients_in_groups_lead_to_the_same_adapter(
     table_experiment: Callable[..., Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = {"worlds": [{"name": "maze", "mode": "original"}]}
+    site = {"worlds": [SHORT_MAZE]}
     experiment = table_experiment(clients={f"c{number}": site for number in range(3)}, exploration={"tasks": 4})
     together = fedse.run(experiment, tmp_path / "together")
     monkeypatch.setattr(local, "WAVES", 0)
@@ -171,7 +173,7 @@ def test_groups_are_as_large_as_allowed_and_never_empty(
     most: int, groups: list[list[str]], table_experiment: Callable[..., Experiment], tmp_path: Path, monkeypatch: Any
 ) -> None:
     tasks = {"a": 3, "b": 2, "c": 1, "d": 9, "e": 4}
-    site = {"worlds": [{"name": "maze", "mode": "original"}]}
+    site = {"worlds": [SHORT_MAZE]}
     experiment = table_experiment(clients=dict.fromkeys(tasks, site))
     run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
     federation = assemble(experiment, build_components(experiment), run)
@@ -207,7 +209,7 @@ class Counter:
 def test_what_is_held_between_rounds_does_not_grow_with_the_number_of_clients(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    site = {"worlds": [{"name": "maze", "mode": "original"}]}
+    site = {"worlds": [SHORT_MAZE]}
     held = []
     for count in (2, 24):
         counter = Counter()

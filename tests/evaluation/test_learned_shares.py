@@ -16,11 +16,12 @@ from fedse.evaluation.learned_shares import learned_shares
 from fedse.experience.buffer import read_file
 from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
+from short_maze import SHORT_MAZE
 
 Make = Callable[..., Experiment]
 TELLING = {"tasks": 3, "test_tasks": 0, "learned_by_world": True}
-ONE = {"worlds": [{"name": "maze", "mode": "original"}]}
-TWO = {"worlds": [{"name": "maze", "mode": "original"}, {"name": "maze", "mode": "original", "turn_limit": 6}]}
+ONE = {"worlds": [SHORT_MAZE]}
+TWO = {"worlds": [SHORT_MAZE, {**SHORT_MAZE, "turn_limit": 6}]}
 
 
 def shares_by_hand(folder: Path, client: str, number: int) -> dict[str, float]:

@@ -21,6 +21,7 @@ from fedse.experiments.running import open_run
 from fedse.mixes.feddpa import FedDpa
 from fedse.runs.folder import RunFolder
 from fedse.types import Adapter, Outcome, Trajectory
+from short_maze import SHORT_MAZE
 
 Make = Callable[..., Experiment]
 MEASURED = {"tasks": 6, "tasks_per_round": 4, "test_tasks": 3}
@@ -138,7 +139,7 @@ def test_a_stopped_run_has_the_same_numbers(table_experiment: Make, tmp_path: Pa
 
 
 def test_who_does_not_learn_is_not_measured_again(table_experiment: Make, tmp_path: Path) -> None:
-    maze = {"worlds": [{"name": "maze", "mode": "original"}]}
+    maze = {"worlds": [SHORT_MAZE]}
     experiment = table_experiment(
         clients={"east": maze, "guest": {**maze, "learns": False}}, evaluation={**MEASURED, "after_learning": 2}
     )

@@ -17,6 +17,7 @@ from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.probes.evaluation import Evaluation, EvaluationOptions
 from fedse.types import RoundTask
+from short_maze import SHORT_MAZE
 
 ROOT = Path(__file__).parents[2]
 HONEST = ("east", "north", "south", "west")
@@ -37,9 +38,7 @@ def table(bad_sites: ModuleType) -> ModuleType:
 @pytest.fixture
 def five(table_experiment: Callable[..., Experiment]) -> Callable[..., Experiment]:
     limits = dict(zip((*HONEST, "guest"), (20, 18, 15, 13, 12), strict=True))
-    clients = {
-        name: {"worlds": [{"name": "maze", "mode": "original", "turn_limit": limit}]} for name, limit in limits.items()
-    }
+    clients = {name: {"worlds": [{**SHORT_MAZE, "turn_limit": limit}]} for name, limit in limits.items()}
     quick = {"exploration": {"tasks": 4}, "evaluation": {"tasks": 1, "test_tasks": 0}}
     return lambda **changes: table_experiment(**{"clients": clients, **quick, **changes})
 

@@ -18,6 +18,7 @@ from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
 from fedse.types import Adapter, Episode, Lesson, Play, Purpose, RoundTask
+from short_maze import SHORT_MAZE
 
 
 def task(adapter: Adapter, number: int = 1, **changes: Any) -> RoundTask:
@@ -70,8 +71,8 @@ def test_evaluation_takes_fewer_tasks_between_and_all_test_tasks_when_asked(clie
 def test_a_client_without_experience_sends_no_update_and_says_so(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    hopeless = {"worlds": [{"name": "maze", "mode": "original", "turn_limit": 1}]}
-    able = {"worlds": [{"name": "maze", "mode": "original"}]}
+    hopeless = {"worlds": [{**SHORT_MAZE, "turn_limit": 1}]}
+    able = {"worlds": [SHORT_MAZE]}
     experiment = table_experiment(
         start="none",
         model={"name": "table", "actions": ["move up", "sing"]},

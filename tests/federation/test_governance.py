@@ -18,6 +18,7 @@ from fedse.experiments.options import Experiment
 from fedse.federation.governance import Governance, GovernanceOptions, Standing, gain, standings
 from fedse.runs.folder import RunFolder
 from fedse.types import Adapter, ClientUpdate, Vector, WorldScore
+from short_maze import SHORT_MAZE
 
 SIZE = 200
 NAMES = ("east", "north", "south", "west", "guest")
@@ -121,7 +122,7 @@ def test_an_honest_run_is_the_same_with_it_and_trust_is_remembered(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
     clients = {
-        name: {"worlds": [{"name": "maze", "mode": "original", "turn_limit": limit}]}
+        name: {"worlds": [{**SHORT_MAZE, "turn_limit": limit}]}
         for name, limit in zip(("east", "north", "west"), (20, 19, 18), strict=True)
     }
     sizes = {"clients": clients, "exploration": {"tasks": 4}, "evaluation": {"tasks": 4, "test_tasks": 0}}

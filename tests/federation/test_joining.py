@@ -21,9 +21,10 @@ from fedse.experiments.transfer import own_adapter, transfer
 from fedse.federation.exchange import Exchange, ParticipationOptions
 from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers
+from short_maze import SHORT_MAZE
 
 Make = Callable[..., Experiment]
-OTHER = {"name": "maze", "mode": "original", "turn_limit": 10}
+OTHER = {**SHORT_MAZE, "turn_limit": 10}
 SLOW = {"name": "table", "rate": 0.5}
 
 

@@ -23,8 +23,9 @@ from fedse.experiments.options import Experiment
 from fedse.mixes.broadcast import Broadcast
 from fedse.runs.folder import RunFolder
 from fedse.types import Adapter, Lesson, Sent, ServerState, Tensors
+from short_maze import SHORT_MAZE
 
-MAZE = {"worlds": [{"name": "maze", "mode": "original"}]}
+MAZE = {"worlds": [SHORT_MAZE]}
 FOUR = dict.fromkeys(("east", "north", "south", "west"), MAZE)
 
 

@@ -18,6 +18,7 @@ from fedse.federation.promotion import Doubt, confirmed, doubted
 from fedse.protocols import StoredUpdate
 from fedse.runs.folder import RunFolder
 from fedse.types import Adapter, ServerState
+from short_maze import SHORT_MAZE
 
 COLLAPSE = 3
 
@@ -45,8 +46,8 @@ class Told:
 @pytest.fixture
 def five_rounds(table_experiment: Callable[..., Experiment]) -> Callable[..., Experiment]:
     clients = {
-        "east": {"worlds": [{"name": "maze", "mode": "original", "turn_limit": 20}]},
-        "west": {"worlds": [{"name": "maze", "mode": "original", "turn_limit": 18}]},
+        "east": {"worlds": [{**SHORT_MAZE, "turn_limit": 20}]},
+        "west": {"worlds": [{**SHORT_MAZE, "turn_limit": 18}]},
     }
     sizes = {"exploration": {"tasks": 4}, "evaluation": {"tasks": 20, "tasks_per_round": 8, "test_tasks": 0}}
     return lambda **changes: table_experiment(**{"clients": clients, "rounds": 5, **sizes, **changes})

@@ -119,7 +119,7 @@ def test_with_fedsa_lora_every_client_keeps_its_own_b(factored: Callable[..., Ex
     assert len(kept) == 6 and {tuple(tensors) for tensors in kept.values()} == {(B,)}
     assert kept["clients/east/private/0003.safetensors"] != kept["clients/west/private/0003.safetensors"]
     # The shared adapter alone is the untrained model; the clients' own factors play far better.
-    assert result.validation["macro"] > report(result.folder, 1)["evaluation"]["macro"] + 0.3
+    assert result.validation["macro"] > report(result.folder, 1)["evaluation"]["macro"] + 0.2
 
 
 @pytest.mark.parametrize("setting", [{"aggregator": "fedsa_lora"}, {"mix": {"name": "personal", "rank": 2}}])
@@ -163,7 +163,7 @@ def test_an_exact_aggregator_broadcasts_what_the_mean_loses(
     assert last.tensors[B].any() == shared
     assert sent_bytes(result.folder) == {4 * RANK * (ROWS + 4)}
     assert report(result.folder, 3)["diagnostics"]["residual_rank"] <= 4
-    assert result.validation["macro"] > report(result.folder, 1)["evaluation"]["macro"] + 0.3
+    assert result.validation["macro"] > report(result.folder, 1)["evaluation"]["macro"] + 0.2
 
 
 @pytest.mark.slow
@@ -202,7 +202,7 @@ def test_a_personal_adapter_stays_at_its_client_and_is_played_with(
     assert len(kept) == 6
     assert {part(name) for tensors in kept.values() for name in tensors} == {"personal"}
     assert result.adapter.digest() != alone.adapter.digest()
-    assert result.validation["macro"] > report(result.folder, 1)["evaluation"]["macro"] + 0.3
+    assert result.validation["macro"] > report(result.folder, 1)["evaluation"]["macro"] + 0.2
 
 
 def test_a_personal_adapter_needs_a_model_with_lora(

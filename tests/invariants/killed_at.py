@@ -1,6 +1,9 @@
-"""Run `fedse run` and kill the process with SIGKILL at its n-th operation on the file system.
+"""Run an experiment and kill the process with SIGKILL at its n-th operation on the file system.
 
-usage: killed_at.py N FILE RUNS      (N = 0: run to the end and print how many operations there were)
+usage: killed_at.py FILE N RUNS [N RUNS ...]      (N = 0: run to the end)
+
+Every run is in a process of its own, forked from this one, which has imported fedse. For each of them it prints how the
+process ended; one that ran to the end prints the adapter's digest and how many operations there were before that.
 """
 
 from __future__ import annotations
@@ -15,8 +18,7 @@ from fedse.experiments.options import load_experiment
 EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree"}
 
 
-def main() -> None:
-    at, file, runs = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+def run(file: str, at: int, runs: str) -> None:
     experiment = load_experiment(file)
     operations = 0
 
@@ -32,7 +34,21 @@ def main() -> None:
 
     sys.addaudithook(watch)
     digest = fedse.run(experiment, runs).adapter.digest()
-    sys.stdout.write(f"{digest} {operations}\n")
+    sys.stdout.write(f"{digest} {operations} ")
+
+
+def main() -> None:
+    for name in ("fedse.experiments.running", "matplotlib.figure"):
+        __import__(name)
+    file, *rest = sys.argv[1:]
+    for at, runs in zip(rest[::2], rest[1::2], strict=True):
+        child = os.fork()
+        if child == 0:
+            run(file, int(at), runs)
+            return
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ def episodes(client: str, make_world: Any, count: int) -> list[Episode]:
     ]
 
 
+@pytest.mark.slow
 def test_all_clients_in_one_batch_play_as_one_after_another_bit_for_bit(tiny: Any) -> None:
     adapter = trained(tiny)
     plans = [episodes("maze", make_maze, 5), episodes("wordle", make_wordle, 4)]

@@ -21,6 +21,7 @@ from fedse.types import Lesson, Outcome
 from fedse.worlds.maze import Maze
 
 
+@pytest.mark.slow
 def test_one_client_with_the_plain_mean_is_local_training_bit_for_bit(
     tiny_experiment: Experiment, tmp_path: Path
 ) -> None:

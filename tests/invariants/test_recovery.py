@@ -72,9 +72,12 @@ def test_twenty_kills_at_random_moments_change_nothing(
         assert buffers(runs / "table") == expected_buffers
 
 
-def killed_at(operation: int, file: Path, runs: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(KILLED_AT), str(operation), str(file), str(runs)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200)
+def killed_at(file: Path, *runs: tuple[int, Path]) -> list[list[str]]:
+    """What each run printed, and its exit code."""
+    words = [str(word) for operation_and_folder in runs for word in operation_and_folder]
+    command = [sys.executable, str(KILLED_AT), str(file), *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=800)
+    return [line.split() for line in done.stdout.splitlines()]
 
 
 @pytest.mark.timeout(900)
@@ -86,14 +89,14 @@ def test_a_kill_at_any_file_operation_changes_nothing(
 ) -> None:
     file = tmp_path / "experiment.yaml"
     file.write_text(table_experiment(rounds=2).to_yaml())
-    whole = killed_at(0, file, tmp_path / "whole")
-    digest, operations = whole.stdout.split()
+    ((digest, operations, ended),) = killed_at(file, (0, tmp_path / "whole"))
     total = int(operations)
-    assert total > 40
-    for operation in range(1, total, max(1, total // kills)):
-        runs = tmp_path / f"at{operation}"
-        assert killed_at(operation, file, runs).returncode == -signal.SIGKILL
-        assert killed_at(0, file, runs).stdout.split()[0] == digest, f"killed at operation {operation} of {total}"
+    assert total > 40 and ended == "0"
+    at = {number: tmp_path / f"at{number}" for number in range(1, total, -(-total // kills))}
+    said = killed_at(file, *(run for number, runs in at.items() for run in ((number, runs), (0, runs))))
+    for (number, runs), killed, resumed in zip(at.items(), said[::2], said[1::2], strict=True):
+        assert killed == [str(-signal.SIGKILL)]
+        assert (resumed[0], resumed[-1]) == (digest, "0"), f"killed at operation {number} of {total}"
         assert buffers(runs / "table") == buffers(tmp_path / "whole/table")
         assert not list(runs.rglob("*.part"))
 

@@ -25,13 +25,13 @@ from fedse.experiments.options import Experiment
 from fedse.experiments.running import open_run, prepare
 from fedse.runs.folder import RunFolder
 from older_run import as_of_an_older_fedse
+from short_maze import SHORT_MAZE
 
 EAST = "clients/east/buffer.sqlite"
 Damage = Callable[[Path], None]
 
 
 def experiment(rounds: int, **changes: Any) -> Experiment:
-    maze = {"name": "maze", "mode": "original"}
     return Experiment(
         **{
             "name": "table",
@@ -41,9 +41,9 @@ def experiment(rounds: int, **changes: Any) -> Experiment:
             "learner": "table",
             "aggregator": "fedavgm",
             "filter": "none",
-            "clients": {"east": {"worlds": [maze]}, "west": {"worlds": [{**maze, "turn_limit": 12}]}},
+            "clients": {"east": {"worlds": [SHORT_MAZE]}, "west": {"worlds": [{**SHORT_MAZE, "turn_limit": 12}]}},
             "start": {"name": "demonstrations", "tasks": 3},
-            "exploration": {"tasks": 10, "attempts": 2},
+            "exploration": {"tasks": 5, "attempts": 2},
             "evaluation": {"tasks": 2, "test_tasks": 2},
             **changes,
         }
@@ -191,7 +191,7 @@ REFUSED: Mapping[str, Damage] = {
         " (SELECT round, world, task, attempt FROM trajectories WHERE round = 2 LIMIT 1)",
     ),
     "another experiment in the folder": lambda folder: (folder / "experiment.yaml").write_text(
-        (folder / "experiment.yaml").read_text().replace("tasks: 10", "tasks: 11")
+        (folder / "experiment.yaml").read_text().replace("tasks: 5", "tasks: 6")
     ),
     "a manifest that was edited": lambda folder: (folder / "manifest.json").write_text(
         (folder / "manifest.json").read_text().replace('"fedse": "', '"fedse": "9')

@@ -41,7 +41,7 @@ def test_learning_lowers_the_loss_and_repeats_bit_for_bit(tiny: Any, demonstrati
 
 def lessons_of(tiny: Any, demonstrations: Any) -> list[Lesson]:
     """Of different lengths, from different adapters."""
-    counts = (12, 3, 7)
+    counts = (6, 3, 4)
     learner = Imitation(tiny, epochs=1, learning_rate=3e-3, batch_size=4)
     starts = [learner.learn(Lesson(tiny.initial_adapter(0), demonstrations[:4], key))[0] for key in range(len(counts))]
     return [Lesson(starts[number], demonstrations[:count], 10 + number) for number, count in enumerate(counts)]

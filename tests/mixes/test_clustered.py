@@ -21,8 +21,9 @@ from fedse.experiments.running import open_run
 from fedse.mixes.clustered import Clustered
 from fedse.mixes.clusters import clusters, silhouette
 from fedse.types import Adapter, Sent
+from short_maze import SHORT_MAZE
 
-MAZES = [{"name": "maze", "mode": "original"}, {"name": "maze", "mode": "original", "turn_limit": 12}]
+MAZES = [SHORT_MAZE, {**SHORT_MAZE, "turn_limit": 12}]
 FOUR = {name: {"worlds": [MAZES[number % 2]]} for number, name in enumerate(("east", "north", "south", "west"))}
 
 

@@ -166,7 +166,7 @@ def test_the_beginning_is_tried_everywhere_without_what_clients_learned_later(
     with open_run(result.folder) as federation:
         rows = transfer(federation.server, federation.clients, "validation")["rows"]
         first = federation.server.evaluate(0, "validation")
-    assert rows[BEGINNING]["macro"] == first["macro"] < result.validation["macro"] - 0.3
+    assert rows[BEGINNING]["macro"] == first["macro"] < result.validation["macro"] - 0.2
     assert rows[SHARED]["macro"] == result.validation["macro"]
 
 

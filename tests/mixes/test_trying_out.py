@@ -28,8 +28,9 @@ from fedse.mixes.defer_to_best import DeferToBest
 from fedse.mixes.trial import SHARED
 from fedse.mixes.weight_by_gain import WeightByGain
 from fedse.types import Adapter, Outcome, Play, Purpose, Sent, ServerState, Tensors
+from short_maze import SHORT_MAZE
 
-MAZES = [{"name": "maze", "mode": "original"}, {"name": "maze", "mode": "original", "turn_limit": 12}]
+MAZES = [SHORT_MAZE, {**SHORT_MAZE, "turn_limit": 12}]
 THREE = {name: {"worlds": [MAZES[number % 2]]} for number, name in enumerate(("east", "north", "west"))}
 NAMES = ("defer_to_best", "weight_by_gain")
 

@@ -82,6 +82,7 @@ def apart(policy: TransformerPolicy, adapters: list[Adapter], wanted: list[Episo
     return found
 
 
+@pytest.mark.slow
 def test_each_conversation_is_held_with_its_own_adapter(tiny: Any) -> None:
     adapters = [stirred(tiny, name) for name in ("a", "b", "c")]
     wanted = episodes(1)
@@ -115,6 +116,7 @@ def test_a_copy_of_a_conversation_keeps_its_adapter(tiny: Any) -> None:
     assert len(set(said.values())) == 2
 
 
+@pytest.mark.slow
 def test_one_that_diverged_harms_no_other(tiny: Any) -> None:
     good, diverged = stirred(tiny, "a"), stirred(tiny, "b")
     for tensor in diverged.tensors.values():

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from fedse.experiments.options import Experiment
+from short_maze import SHORT_MAZE
 
 
 def many_sites(make: Callable[..., Experiment], number: int, **changes: Any) -> Experiment:
-    world = {"worlds": [{"name": "maze", "mode": "original"}]}
+    world = {"worlds": [SHORT_MAZE]}
     return make(
         **{
             "clients": {f"site{index:03d}": world for index in range(number)},

@@ -112,6 +112,7 @@ def test_demonstrations_have_the_form_of_the_agents_own_episodes() -> None:
     assert chosen == Demonstrations(4).trajectories("c", "maze", world, CHAT, 0)
 
 
+@pytest.mark.slow
 def test_worlds_in_worker_processes_give_the_same_trajectories() -> None:
     episodes = [episode(str(task), number) for number, task in enumerate([3, 17, 18, 5, 9, 11])]
     episodes += [episode("reset", 6, make_world=Broken), episode("step", 7, make_world=Broken)]

@@ -22,6 +22,7 @@ from fedse.experiments.stored_adapter import stored_adapter
 from fedse.runs.reading import RunView
 from fedse.serving.server import AgentServer
 from fedse.serving.worker import Worker
+from short_maze import SHORT_MAZE
 
 openai = pytest.importorskip("openai")
 
@@ -90,7 +91,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
         policy="table",
         learner="table",
         start={"tasks": 3},
-        clients={name: {"worlds": [{"name": "maze", "mode": "original"}]} for name in ("east", "west")},
+        clients={name: {"worlds": [SHORT_MAZE]} for name in ("east", "west")},
     )
     return fedse.run(made, tmp_path_factory.mktemp("table")).folder
 

@@ -43,6 +43,7 @@ def shown_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return labels
 
 
+@pytest.mark.slow
 def test_experts_beside_this_process_show_what_they_would_show_here(shown_here: list[str]) -> None:
     worlds: dict[str, MakeWorld] = {"maze": Maze, "wordle": Wordle, "small": partial(Maze, mode="original")}
     beside = shown(worlds, processes=3)

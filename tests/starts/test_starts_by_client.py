@@ -24,9 +24,10 @@ from fedse.runs.folder import RunFolder
 from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Purpose
 from fedse.worlds.maze import Maze
+from short_maze import SHORT_MAZE
 
 Make = Callable[..., Experiment]
-MAZE = {"name": "maze", "mode": "original"}
+MAZE = SHORT_MAZE
 
 
 def clients(**starts: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from fedse.worlds.foreign.mcp_connection import McpFailed
 from fedse.worlds.foreign.mcp_tools import McpTools
 from fedse.worlds.foreign.tool_calls import written
 
-pytest.importorskip("mcp")
+pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="needs mcp, which takes a second to import")
 SERVER = [sys.executable, str(Path(__file__).with_name("mcp_ledger.py"))]
 
 
@@ -131,6 +132,7 @@ def test_servers_that_do_not_fit_are_told(world: McpTools) -> None:
             ledger(**wrong)
 
 
+@pytest.mark.slow
 def test_a_server_is_started_once_or_for_every_episode(monkeypatch: pytest.MonkeyPatch) -> None:
     class Started:
         count = 0

@@ -431,14 +431,8 @@ def test_the_module_imports_without_the_library() -> None:
     assert "fedse[webshop]" in answer.stdout
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        pytest.param({"mode": "original"}, marks=pytest.mark.slow),
-        pytest.param({**BRIEF, "rank_noise": 0.2, "indexed": ["title"]}, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("options", [{}, {"mode": "original"}, {**BRIEF, "rank_noise": 0.2, "indexed": ["title"]}])
+@pytest.mark.slow
 def test_the_checker_passes(options: dict[str, Any]) -> None:
     assert [finding for finding in check(lambda: WebShop(**options)) if not finding.passed] == []
 

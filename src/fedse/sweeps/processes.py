@@ -15,12 +15,16 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from fedse.errors import GpuFull
 from fedse.storage import atomic
 from fedse.sweeps.grid import Cell
 
 _PATIENCE = 60.0
 """Seconds an interrupted run has to reach the end of what it is doing. Ended by force it loses no complete round."""
 _THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+_CROWDED = "the GPU has no room for it beside the others; it is resumed later, with {} at a time from now on"
 
 
 class State(StrEnum):
@@ -53,20 +57,29 @@ def work_off(
     max_minutes: float | None = None,
     finished: Callable[[Cell, Result], None] = lambda *_: None,
 ) -> dict[str, Result]:
-    """Run what is not complete. An interrupt, or the end of the time, stops all cells where they can go on."""
+    """Run what is not complete. An interrupt, or the end of the time, stops all cells where they can go on. Where a GPU
+    does not hold as many as were asked for, fewer are run at a time."""
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
     results = {cell.name: Result(State.DONE if cell.is_complete() else State.WAITING) for cell in cells}
     waiting = [cell for cell in cells if results[cell.name].state is State.WAITING]
     running: list[_Running] = []
+    at_once = processes
     with _terminate_as_interrupt():
         try:
             while running or (waiting and not _over(deadline)):
-                while waiting and len(running) < processes and not _over(deadline):
+                while waiting and len(running) < at_once and not _over(deadline):
                     running.append(_start(waiting.pop(0), processes, deadline))
-                for item in [item for item in running if item.process.poll() is not None]:
-                    running.remove(item)
-                    results[item.cell.name] = _result(item)
-                    finished(item.cell, results[item.cell.name])
+                together = len(running)
+                ended = [item for item in running if item.process.poll() is not None]
+                running = [item for item in running if item not in ended]
+                for item in ended:
+                    result = _result(item)
+                    if item.process.returncode == GpuFull.exit_code and together > 1:
+                        at_once = max(1, min(at_once, len(running)))
+                        result = Result(State.WAITING, _CROWDED.format(at_once), result.seconds)
+                        waiting.append(item.cell)
+                    results[item.cell.name] = result
+                    finished(item.cell, result)
                 time.sleep(0.05)
         except KeyboardInterrupt:
             for item in running:

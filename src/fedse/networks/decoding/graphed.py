@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedse.errors import BadInput
+from fedse.errors import BadInput, GpuFull
 from fedse.networks.decoding.decoder import Drawn, Due
 from fedse.networks.decoding.device_random import signed, uniform_of
 from fedse.networks.decoding.graphed_network import GraphedNetwork
@@ -132,9 +132,11 @@ class GraphedDecoder:
             grown = torch.zeros(shape, dtype=network.dtype, device=self._device)
         except torch.OutOfMemoryError as error:
             needed = math.prod(shape) * network.dtype.itemsize
-            raise BadInput(
+            ever = needed < torch.cuda.get_device_properties(self._device).total_memory
+            raise (GpuFull if ever else BadInput)(
                 f"policy.slots: {self._slots} conversations of {columns} tokens need {needed / 2**30:.0f} GiB for keys "
-                "and values, more than the GPU has left: lower `policy.slots`."
+                f"and values, more than the GPU {'has left' if ever else 'has'}: lower `policy.slots`"
+                f"{', or let other processes leave it first' if ever else ''}."
             ) from error
         if self._columns:
             grown[:, :, :, : self._columns] = self._stored
