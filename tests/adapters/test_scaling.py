@@ -18,6 +18,7 @@ from fedse.adapters.plan import PERSONAL, RESIDUAL, factor, in_part  # noqa: E40
 from fedse.errors import BadInput  # noqa: E402
 from fedse.learners.imitation import Imitation  # noqa: E402
 from fedse.models.tiny import Tiny  # noqa: E402
+from fedse.networks.decoding.probe import probe_gap  # noqa: E402
 from fedse.networks.swap import load_adapter  # noqa: E402
 from fedse.policies.transformer import TransformerPolicy  # noqa: E402
 from fedse.starts.demonstrations import Demonstrations  # noqa: E402
@@ -74,7 +75,7 @@ def test_plain_peft_gives_what_our_network_gives(lora: dict[str, Any], ranks: di
     loaded = peft.PeftModel.from_pretrained(base, tmp_path).eval()
     policy = TransformerPolicy(own, slots=4)
     policy.load(adapter)
-    assert policy.probe_gap() < 1e-4
+    assert probe_gap(policy.model, policy._decoder) < 1e-4
     torch.testing.assert_close(logits(loaded), logits(own.network), atol=1e-4, rtol=1e-4)
 
 

@@ -19,6 +19,7 @@ from fedse.adapters.files import write_adapter
 from fedse.errors import BadInput, UnknownName
 from fedse.models.huggingface import HuggingFace
 from fedse.models.tiny import Tiny
+from fedse.networks.decoding.probe import probe_gap
 from fedse.networks.swap import log_probabilities
 from fedse.plugins import resolve
 from fedse.policies.transformer import TransformerPolicy
@@ -43,7 +44,7 @@ def test_a_model_from_a_folder_answers_like_the_one_that_was_saved(folder: Path)
     assert torch.equal(log_probabilities(loaded.network, ids), log_probabilities(saved.network, ids))
     policy = TransformerPolicy(loaded, slots=2)
     policy.load(loaded.initial_adapter(0))
-    assert policy.probe_gap() < 1e-5
+    assert probe_gap(policy.model, policy._decoder) < 1e-5
 
 
 def test_lora_settings_reach_the_model(folder: Path) -> None:
@@ -82,7 +83,7 @@ def test_a_window_as_wide_as_the_context_is_full_attention(folder: Path, tmp_pat
     model = HuggingFace(path=str(tmp_path), device="cpu")
     policy = TransformerPolicy(model, slots=2)
     policy.load(model.initial_adapter(0))
-    assert policy.probe_gap() < 1e-5
+    assert probe_gap(policy.model, policy._decoder) < 1e-5
 
 
 def test_a_folder_without_a_model_is_a_clear_error(tmp_path: Path) -> None:

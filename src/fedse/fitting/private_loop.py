@@ -47,10 +47,6 @@ class PrivateFitting(Fitting):
         self._divisor = settings["batch_size"]
         super().__init__(through, cases, context, 0, **settings)
 
-    def _shared_opening(self, examples: Sequence[CreditedExample]) -> int:
-        del examples  # One trajectory must not change how another is computed.
-        return 0
-
     def _drawn(
         self, units: Sequence[Unit], epochs: float, batch_size: int, random: np.random.Generator
     ) -> list[list[Unit]]:

@@ -12,7 +12,7 @@ from fedse.networks.decoding.choosing import decoder_for, window_of
 from fedse.networks.decoding.conversation import Conversation
 from fedse.networks.decoding.decoder import Decoder, Due, SeveralAdapters
 from fedse.networks.decoding.legal_reply import LegalReply
-from fedse.networks.decoding.probe import check_agrees, probe_gap
+from fedse.networks.decoding.probe import check_agrees
 from fedse.networks.decoding.spelling import Spelling
 from fedse.plugins import PluginOptions
 from fedse.protocols import Reply, Usage
@@ -102,10 +102,6 @@ class TransformerPolicy:
             self._decoder.assign(0, number)  # Where the probe speaks.
         check_holds(self.model.network, adapter)
         check_agrees(self.model, self._decoder)
-
-    def probe_gap(self) -> float:
-        """How far decoding is from a plain forward pass, in probability."""
-        return probe_gap(self.model, self._decoder)
 
     def choose(self, digest: str) -> None:
         self._chosen = self._numbers[digest]
