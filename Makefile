@@ -6,7 +6,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo
-PIP := $(BIN)/python -m pip install --disable-pip-version-check
+# Compiling everything takes as long as unpacking it, and most of it is never imported: Python compiles what is.
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile
 # Files that are not those of the lock are refused; what fedse itself is built with is among them.
 LOCKED := $(PIP) --no-deps --require-hashes
 FEDSE := $(PIP) --quiet --no-deps --no-build-isolation -e .
