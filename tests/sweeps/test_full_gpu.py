@@ -2,82 +2,73 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from dataclasses import dataclass
+import os
 from pathlib import Path
 
 import pytest
 
 from fedse.errors import GpuFull
-from fedse.sweeps import processes
-from fedse.sweeps.processes import Result, State, work_off
+from fedse.runs.folder import RunFolder
+from fedse_command import command
 
-RUN = """
-import pathlib, sys, time
-name, room = sys.argv[1], int(sys.argv[2])
-def wait_for(there):
-    while not there():
-        time.sleep(0.01)
-on_card = lambda: len(list(pathlib.Path("card").iterdir()))
-if room and name != "a":
-    wait_for(lambda: on_card() or pathlib.Path("a.done").exists())
-pathlib.Path("tried", name).touch()
-if on_card() >= room:
-    print("fedse: the GPU has no memory left")
-    raise SystemExit(FULL)
-pathlib.Path("card", name).touch()
-wait_for(lambda: len(list(pathlib.Path("tried").iterdir())) == 4)
-pathlib.Path("card", name).unlink()
-pathlib.Path(name + ".done").touch()
-""".replace("FULL", str(GpuFull.exit_code))
-"""The first has the card until all others have tried, and nobody tries before it is there."""
+CARD = """
+import atexit, pathlib, time
+from fedse.errors import GpuFull
+from fedse.learners.table import TableLearner
 
+class OnACard(TableLearner):
+    "One process at a time has room to learn; the first waits until another has found none."
 
-@dataclass
-class ACell:
-    """What working off needs to know of a cell."""
+    holds = False
 
-    name: str
-    folder: Path
-
-    def is_complete(self) -> bool:
-        return (self.folder.parent / f"{self.name}.done").exists()
-
-
-@pytest.fixture
-def on_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[ACell]:
-    """Four cells on a card that holds as many as the file `room` says."""
-    for name in ("card", "tried", ".sweep"):
-        (tmp_path / name).mkdir()
-
-    def start(cell: ACell, *_: object) -> processes._Running:
-        log = processes.log_of(cell).open("wb")  # type: ignore[arg-type]
-        line = [sys.executable, "-S", "-c", RUN, cell.name, (tmp_path / "room").read_text()]
-        process = subprocess.Popen(line, cwd=tmp_path, stdout=log, stderr=log)
-        return processes._Running(cell, process, log)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(processes, "_start", start)
-    return [ACell(name, tmp_path / name) for name in ("a", "b", "c", "d")]
+    def learn(self, lesson):
+        if not self.holds:
+            try:
+                pathlib.Path("card").mkdir()
+            except FileExistsError:
+                pathlib.Path("tried").touch()
+                raise GpuFull("the GPU has no memory left.")
+            type(self).holds = True
+            atexit.register(pathlib.Path("card").rmdir)
+            while not pathlib.Path("tried").exists():
+                time.sleep(0.02)
+        return super().learn(lesson)
+"""
+SWEEP = """
+name: grid
+seeds: [0, 1]
+experiment:
+  rounds: 2
+  model: {name: table, rows: 64}
+  policy: table
+  learner: {name: "card:OnACard", rate: 0.5}
+  clients:
+    east: {worlds: [{name: maze, mode: original, turn_limit: 8}]}
+    west: {worlds: [{name: maze, mode: original, turn_limit: 6}]}
+  start: {tasks: 5}
+  exploration: {tasks: 2}
+  evaluation: {tasks: 2, test_tasks: 2}
+"""
 
 
-def worked(cells: list[ACell], at_once: int) -> tuple[dict[str, Result], list[tuple[str, Result]]]:
-    told: list[tuple[str, Result]] = []
-    return work_off(cells, at_once, finished=lambda cell, result: told.append((cell.name, result))), told  # type: ignore[arg-type]
+@pytest.mark.slow
+def test_who_finds_no_room_beside_others_goes_on_later_and_who_finds_none_alone_has_failed(tmp_path: Path) -> None:
+    (tmp_path / "card.py").write_text(CARD)
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = command("sweep", "sweep.yaml", "--processes", 2, folder=tmp_path, environment=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("it is resumed later, with 1 at a time from now on") == 1, done.stdout
+    assert done.stdout.count(": done after") == 2
+    cells = [path for path in (tmp_path / "runs/grid").iterdir() if path.name != ".sweep"]
+    assert [RunFolder.existing(cell).last_round() for cell in cells] == [2, 2]
 
-
-def test_who_finds_no_room_beside_others_goes_on_later_beside_fewer(tmp_path: Path, on_a_card: list[ACell]) -> None:
-    (tmp_path / "room").write_text("1")
-    results, told = worked(on_a_card, 4)
-    assert {result.state for result in results.values()} == {State.DONE}
-    put_off = [result for _, result in told if result.state is State.WAITING]
-    assert len(put_off) == 3 and "resumed later, with 1 at a time" in put_off[-1].why
-    assert sorted(name for name, result in told if result.state is State.DONE) == ["a", "b", "c", "d"]
-
-
-def test_who_finds_no_room_alone_has_failed(tmp_path: Path, on_a_card: list[ACell]) -> None:
-    (tmp_path / "room").write_text("0")
-    results, told = worked(on_a_card[:2], 2)
-    assert {result.state for result in results.values()} == {State.FAILED}
-    assert {result.why for result in results.values()} == {"the GPU has no memory left"}
-    assert len(told) < 5, "nobody is tried for ever"
+    (tmp_path / "card").mkdir()
+    alone = command(
+        "sweep", "sweep.yaml", "--set", "rounds=3", "--runs", "other", folder=tmp_path, environment=environment
+    )
+    assert alone.returncode == 1
+    assert alone.stdout.count("failed after") == 2 and "the GPU has no memory left." in alone.stdout
+    cell = next((tmp_path / "other/grid/.sweep").glob("*.yaml"))
+    one = command("run", cell, "--runs", tmp_path / "other/grid", folder=tmp_path, environment=environment)
+    assert one.returncode == GpuFull.exit_code, one.stdout + one.stderr
