@@ -6,8 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo
-# Compiling everything takes as long as unpacking it, and most of it is never imported: Python compiles what is.
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
 # Files that are not those of the lock are refused; what fedse itself is built with is among them.
 LOCKED := $(PIP) --no-deps --require-hashes
 FEDSE := $(PIP) --quiet --no-deps --no-build-isolation -e .
