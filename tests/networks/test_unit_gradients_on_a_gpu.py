@@ -62,7 +62,7 @@ def test_in_bfloat16_each_is_as_near_to_the_true_gradient_as_a_pass_of_its_own()
     padded = alone(net)
     true = alone(net.float())
     ours, theirs = distances(found, true), distances(padded, true)
-    assert (ours < torch.clamp(1.5 * theirs, min=0.01)).all() and (ours < 0.2).all(), (ours, theirs)
+    assert (ours < 1.5 * theirs).all() and (theirs < 0.6).all(), (ours, theirs)
 
 
 def test_in_float32_each_is_that_of_a_pass_of_its_own() -> None:
