@@ -6,8 +6,9 @@ python benchmarks/epsilon.py draw docs/results/epsilon*.json --picture docs/pict
 python benchmarks/epsilon.py best RUN...                   what the best of these runs has and others have not, as settings
 
 Runs of a kind differ by their seed alone; `kind` is the recipe's number of demonstrations per site. Success is that of the
-test where a run has one, else of its validation tasks after the last round. A run of no rounds is how it was before: a thin
-line. What a random policy solves is a dotted one, where the run's evaluation tells it.
+test where a run has one, else of its validation tasks after the last round. A run of no rounds is how it was before, and one
+whose adapter others begin with is how those were: a thin line. What a random policy solves is a dotted one, where the run's
+evaluation tells it.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ def gathered(run: Path) -> Row:
         "demonstrations": experiment.start.options["tasks"],
         "rounds": number,
         "learner": experiment.learner.name,
+        "learning_rate": experiment.learner.options.get("learning_rate"),
+        "begins_with": _maker(experiment.begins_with),
         "noise_multiplier": experiment.learner.options.get("noise_multiplier"),
         "epsilon": max(each for each in told if each is not None) if None not in told else None,
         "split": split,
@@ -64,6 +67,11 @@ def gathered(run: Path) -> Row:
     }
 
 
+def _maker(adapter: Path | None) -> str | None:
+    """Of RUN/rounds/ROUND/adapter the run."""
+    return adapter.parents[2].name if adapter else None
+
+
 def settings(rows: Sequence[Row]) -> list[list[Row]]:
     """Runs that differ by their seed alone, the least epsilon first and those without noise last."""
 
@@ -73,6 +81,7 @@ def settings(rows: Sequence[Row]) -> list[list[Row]]:
             row["learner"] == "imitation",
             row["epsilon"] or 0.0,
             row["noise_multiplier"] or 0.0,
+            row.get("learning_rate") or 0.0,
         )
 
     kinds = sorted({kind(row) for row in rows})
@@ -122,7 +131,7 @@ def table(rows: list[Row]) -> str:
         worlds = list(first["success"])
         audited = list(dict.fromkeys(found["world"] for row in same for found in row["audit"]))
         lines.append(
-            f"| {first['demonstrations']} | {first['learner']} | {first['noise_multiplier']} | "
+            f"| {first['demonstrations']} | {first['learner']} | {first.get('learning_rate')} | {first['noise_multiplier']} | "
             f"{first['epsilon'] and format(first['epsilon'], '.3g')} | {[row['seed'] for row in same]} | "
             + " | ".join(
                 spread([row["success"][world] for row in same], lambda value: f"{100 * value:.1f}") for world in worlds
@@ -176,16 +185,19 @@ def _draw_model(rows: list[Row], success: Any, leak: Any, edge: float) -> None:
     for number, solid in zip(numbers, (True, False), strict=False):
         of_number = settings([row for row in noisy if row["demonstrations"] == number])
         at = [min(same[0]["epsilon"], edge) for same in of_number]
+        bounded = sum(place < edge for place in at)
         # Two kinds beside each other where they have no epsilon.
         at = [place * (0.92 if solid else 1.08) if place == edge else place for place in at]
         for world in of_number[0][0]["success"]:
             values = [[100 * row["success"][world] for row in same] for same in of_number]
-            _curve(success, at, values, solid, COLOURS[world], f"{world}, {number:,} per site")
+            _curve(success, at, values, bounded, solid, COLOURS[world], f"{world}, {number:,} per site")
         for world in dict.fromkeys(found["world"] for same in of_number for row in same for found in row["audit"]):
             values = [[auc for row in same for auc in above_control(row, world)] for same in of_number]
-            _curve(leak, at, values, solid, COLOURS[world], f"{world}, {number:,} per site")
+            _curve(leak, at, values, bounded, solid, COLOURS[world], f"{world}, {number:,} per site")
     leak.axhline(0, color="#888888", linewidth=0.8)
+    begun = {row.get("begins_with") for row in noisy}
     _across(success, [row["success"] for row in rows if not row["rounds"]], "-", "before any round")
+    _across(success, [row["success"] for row in rows if row["run"] in begun], "-", "adapter that all begin with")
     _across(success, [row["random"] for row in noisy[:1] if "random" in row], ":", "a random policy")
 
 
@@ -197,10 +209,12 @@ def _across(axis: Any, found: list[Mapping[str, float]], style: str, label: str)
         axis.plot([], [], color="#888888", linestyle=style, linewidth=0.8, label=label)
 
 
-def _curve(axis: Any, at: list[float], values: list[list[float]], solid: bool, colour: str, label: str) -> None:
+def _curve(
+    axis: Any, at: list[float], values: list[list[float]], bounded: int, solid: bool, colour: str, label: str
+) -> None:
     """The mean over seeds, and every seed as a dot; nothing was measured between the last epsilon and no noise."""
     face = colour if solid else "white"
-    line = [(place, mean(each)) for place, each in zip(at[:-1], values, strict=False) if each]
+    line = [(place, mean(each)) for place, each in zip(at[:bounded], values, strict=False) if each]
     axis.plot(*zip(*line, strict=True), linestyle="-" if solid else ":", color=colour, label=label)
     for place, each in zip(at, values, strict=True):
         axis.plot(
