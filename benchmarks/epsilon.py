@@ -131,8 +131,9 @@ def table(rows: list[Row]) -> str:
         worlds = list(first["success"])
         audited = list(dict.fromkeys(found["world"] for row in same for found in row["audit"]))
         lines.append(
-            f"| {first['demonstrations']} | {first['learner']} | {first.get('learning_rate')} | {first['noise_multiplier']} | "
-            f"{first['epsilon'] and format(first['epsilon'], '.3g')} | {[row['seed'] for row in same]} | "
+            f"| {first['demonstrations']} | {first['learner']} | {first.get('learning_rate')} | "
+            f"{first['noise_multiplier']} | {first['epsilon'] and format(first['epsilon'], '.3g')} | "
+            f"{[row['seed'] for row in same]} | "
             + " | ".join(
                 spread([row["success"][world] for row in same], lambda value: f"{100 * value:.1f}") for world in worlds
             )
