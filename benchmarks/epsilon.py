@@ -2,6 +2,7 @@
 
 python benchmarks/epsilon.py gather RUN... --output docs/results/epsilon.json     runs that were audited (fedse audit RUN)
 python benchmarks/epsilon.py table docs/results/epsilon.json                      mean over seeds (lowest to highest)
+python benchmarks/epsilon.py pairs docs/results/epsilon_smollm2.json              how far apart two runs of a seed are
 python benchmarks/epsilon.py draw docs/results/epsilon*.json --picture docs/pictures/epsilon.png     a row for each model
 python benchmarks/epsilon.py best RUN...                   what the best of these runs has and others have not, as settings
 
@@ -16,10 +17,15 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from math import sqrt
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from scipy.stats import fisher_exact
+
+from fedse.evaluation.paired import sign_flip
 from fedse.experiments.options import load_experiment
 
 Row = dict[str, Any]
@@ -151,6 +157,35 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def pairs(rows: list[Row]) -> str:
+    """The later run less the earlier, Fisher's p, McNemar's p at most.
+
+    Without episodes nobody knows which tasks both runs solved. Fisher's test takes them for different tasks; McNemar's is
+    that of successes which agree as little as their counts allow.
+    """
+    lines = []
+    for one, other in combinations([row for same in settings(rows) for row in same], 2):
+        if (one["seed"], one["tasks"]) == (other["seed"], other["tasks"]):
+            lines.append(_apart(one, other))
+    return "\n".join(lines)
+
+
+def _apart(one: Row, other: Row) -> str:
+    tasks = list(one["tasks"].values())
+    solved = [[round(row["success"][world] * many) for world, many in row["tasks"].items()] for row in (other, one)]
+    shares = [[hits / many for hits, many in zip(own, tasks, strict=True)] for own in solved]
+    variance = sum(share * (1 - share) / many for own in shares for share, many in zip(own, tasks, strict=True))
+    apart, reach = mean(shares[0]) - mean(shares[1]), 1.96 * sqrt(variance) / len(tasks)
+    fisher = fisher_exact([[sum(own), sum(tasks) - sum(own)] for own in solved]).pvalue
+    alone = [
+        sum(min(mine, many - theirs) for mine, theirs, many in zip(ours, others, tasks, strict=True))
+        for ours, others in (solved, solved[::-1])
+    ]
+    least_alike = sign_flip([1] * alone[0] + [-1] * alone[1])
+    told = f"{100 * apart:+.1f} ({100 * (apart - reach):.1f} to {100 * (apart + reach):.1f})"
+    return f"| {other['run']} | {one['run']} | {told} | {fisher:.2g} | {least_alike:.2g} |"
+
+
 def above_control(row: Row, world: str) -> list[float]:
     """AUC of the hub's attack less that on the adapter before any round: the luck of a choice of members goes."""
     pairs = zip(aucs(row, world, HUB), aucs(row, world, CONTROL), strict=True)
@@ -232,7 +267,7 @@ def _curve(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("gather", "table", "draw", "best"))
+    parser.add_argument("what", choices=("gather", "table", "pairs", "draw", "best"))
     parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--output", type=Path, help="a JSON file")
     parser.add_argument("--picture", type=Path, help="a PNG file")
@@ -246,8 +281,8 @@ def main() -> None:
         given.output.write_text(f"[\n {lines}\n]\n")
         return
     rows = [row for path in given.paths for row in json.loads(path.read_text())]
-    if given.what == "table":
-        print(table(rows))
+    if given.what in ("table", "pairs"):
+        print({"table": table, "pairs": pairs}[given.what](rows))
     else:
         draw(rows, given.picture)
 
