@@ -1,11 +1,14 @@
 """What a modifier of a learning rule claims, beside its control: success, pass@k, entropy, tokens, invalid actions.
 
 python benchmarks/claims.py runs/m_* --control m_base --output docs/results/modifiers.json
+python benchmarks/claims.py runs/*_s? --control imitation --began runs/fitted_?
 
 Runs are named NAME_sSEED, and those of one name differ by their seed alone. Success is greedy, on the tasks of the test;
 what is drawn are the attempts of `probes: [{name: pass_at_k, split: test}]`, where a run has it. Differences are paired by
 seed. Of success and pass@k they are paired by task too, with intervals over seeds and tasks and an exact sign-flip test over
 tasks, Holm-corrected over the names, as `fedse compare` does it; of the others the interval is Student's over the seeds.
+Where runs no longer have the episodes of their tests, success is compared by its counts, as in `unpaired.py`. With `--began`
+each run is also compared with the run whose last adapter it began with, found by the adapter's digest.
 """
 
 from __future__ import annotations
@@ -20,70 +23,20 @@ from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
+import unpaired
+from mantel_haenszel import mantel_haenszel
+from tested_run import BETTER_AND_WORSE, Run, lesson_of, percent, points
+from unpaired import T_95
 
-from fedse.evaluation.paired import Array, Difference, difference, holm
-from fedse.experience.journal import Journal
-from fedse.types import Outcome, Trajectory
+from fedse.evaluation.paired import Array, Difference, difference, holm, sign_flip
 
-ByTask = dict[str, dict[str, bool]]
-"""Of each site, whether each task was solved."""
-T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
-"""Student's t for 95 %, by the number of seeds."""
 SHARES = ("success", "pass_at_k")
-BETTER_AND_WORSE = (("winner_log_ratio", "loser_log_ratio"), ("success_log_ratio", "failure_log_ratio"))
-TOLD = ("entropy", "uniform_groups", "solved_groups", "replay_weight", *sum(BETTER_AND_WORSE, ()))
-"""What learners report of a lesson, as far as a claim is about it."""
-
-
-class Run:
-    """What one run reached, mean over its sites."""
-
-    def __init__(self, folder: Path) -> None:
-        self.seed = int(folder.name.rpartition("_s")[2])
-        self.rounds = [json.loads(path.read_text()) for path in sorted(folder.glob("rounds/*/report.json"))]
-        last = len(self.rounds)
-        self.greedy = _played(folder, f"test-{last:04d}")
-        self.drawn = _played(folder, f"probes-test-{last:04d}")
-
-    def by_task(self, quantity: str) -> ByTask:
-        """Success of the greedy attempt, or of any of those that were drawn."""
-        found: ByTask = {}
-        for site, played in (self.greedy if quantity == "success" else self.drawn).items():
-            for item in played:
-                own = found.setdefault(site, {})
-                own[item.task] = own.get(item.task, False) or item.outcome is Outcome.SUCCESS
-        return found
-
-    def numbers(self) -> dict[str, float]:
-        return {
-            **_means("", map(_of_greedy, self.greedy.values())),
-            **_means("drawn_", map(_of_drawn, self.drawn.values())),
-            "sampled_tokens": self._sum("counts", "agent_tokens"),
-            "learned_tokens": self._sum("metrics", "tokens"),
-        }
-
-    def told(self) -> dict[str, dict[str, list[float | None]]]:
-        """Of each site what the rule measured in each round; None where it did not learn."""
-        sites = dict.fromkeys(site for report in self.rounds for site in report["clients"])
-        lessons = {site: [_lesson(report, site) for report in self.rounds] for site in sites}
-        return {
-            site: {name: [lesson.get(name) for lesson in own] for name in TOLD if any(name in item for item in own)}
-            for site, own in lessons.items()
-        }
-
-    def _sum(self, part: str, name: str) -> float:
-        return sum(client[part].get(name, 0) for report in self.rounds for client in report["clients"].values())
-
-
-def _lesson(report: Mapping[str, Any], site: str) -> Mapping[str, float]:
-    told: Mapping[str, float] = report["clients"].get(site, {}).get("metrics", {})
-    return told
 
 
 def moved(runs: Sequence[Run]) -> dict[str, float]:
     """In how many lessons what was better became likelier and what was worse less likely, and by how many nats per
     trajectory, mean over the steps of a lesson. Nothing for rules that tell neither."""
-    lessons = [_lesson(report, site) for run in runs for report in run.rounds for site in report["clients"]]
+    lessons = [lesson_of(report, site) for run in runs for report in run.rounds for site in report["clients"]]
     for better, worse in BETTER_AND_WORSE:
         both = [(lesson[better], lesson[worse]) for lesson in lessons if better in lesson and worse in lesson]
         if both:
@@ -96,39 +49,6 @@ def moved(runs: Sequence[Run]) -> dict[str, float]:
                 "worse": _short(fmean(down for _, down in both)),
             }
     return {}
-
-
-def _played(folder: Path, name: str) -> dict[str, list[Trajectory]]:
-    sites = sorted(path.parent.parent for path in folder.glob(f"clients/*/episodes/{name}.jsonl"))
-    return {site.name: list(Journal(site / "episodes").read(name)) for site in sites}
-
-
-def _of_greedy(played: Sequence[Trajectory]) -> dict[str, float]:
-    won = [item.agent_tokens for item in played if item.outcome is Outcome.SUCCESS]
-    return {
-        "tokens": fmean(item.agent_tokens for item in played),
-        **({"tokens_of_successes": fmean(won)} if won else {}),
-        "invalid_actions": sum(item.invalid_actions for item in played) / sum(len(item.steps) for item in played),
-    }
-
-
-def _of_drawn(played: Sequence[Trajectory]) -> dict[str, float]:
-    surprise = [-number for item in played for number in item.log_probs]
-    groups: dict[str, list[Trajectory]] = {}
-    for item in played:
-        groups.setdefault(item.task, []).append(item)
-    kinds = [len({tuple(step.action for step in item.steps) for item in own}) / len(own) for own in groups.values()]
-    return {
-        "success": fmean(item.outcome is Outcome.SUCCESS for item in played),
-        **({"entropy": fmean(surprise)} if surprise else {}),
-        "different": fmean(kinds),
-    }
-
-
-def _means(prefix: str, sites: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    told = list(sites)
-    names = dict.fromkeys(name for site in told for name in site)
-    return {prefix + name: fmean(site[name] for site in told if name in site) for name in names}
 
 
 def paired_by_task(ours: Sequence[Run], theirs: Sequence[Run], quantity: str) -> Difference | None:
@@ -149,6 +69,40 @@ def paired_by_task(ours: Sequence[Run], theirs: Sequence[Run], quantity: str) ->
     return difference(arrays[0], arrays[1], [run.seed for run in ours])
 
 
+def by_counts(pairs: Sequence[tuple[Run, Run]]) -> tuple[dict[str, Any], float]:
+    """Success by how many tasks each run solved, and the p-value; the pairs are of different seeds."""
+    ours, theirs = ({run.seed: run.counts() for run in runs} for runs in zip(*pairs, strict=True))
+    found = unpaired.difference(ours, theirs)
+    worlds = list(ours[pairs[0][0].seed])
+    alone = {
+        world: unpaired.difference(
+            *({seed: {world: own[world]} for seed, own in side.items()} for side in (ours, theirs))
+        )
+        for world in worlds
+    }
+    told = {
+        "difference": points(found["difference"]),
+        "interval": _in_points(found["interval"]),
+        "t_interval": _in_points(found.get("t_interval")),
+        "by_seed": {str(seed): points(value) for seed, value in zip(found["seeds"], found["by_seed"], strict=True)},
+        "worlds": {
+            world: {"difference": points(own["difference"]), "interval": _in_points(own["interval"])}
+            for world, own in alone.items()
+        },
+        "tasks": "counted",
+    }
+    return told, _p_of_counts(pairs)
+
+
+def _p_of_counts(pairs: Iterable[tuple[Run, Run]]) -> float:
+    strata = [
+        [(share * tasks, tasks) for share, tasks in (run.counts()[world] for run in pair)]
+        for pair in pairs
+        for world in pair[0].counts()
+    ]
+    return mantel_haenszel([ours for ours, _ in strata], [theirs for _, theirs in strata])
+
+
 def paired_by_seed(ours: Sequence[Run], theirs: Sequence[Run]) -> dict[str, Any]:
     """Of every other quantity: the mean of the differences, and Student's interval where there are several."""
     found: dict[str, Any] = {}
@@ -156,10 +110,20 @@ def paired_by_seed(ours: Sequence[Run], theirs: Sequence[Run]) -> dict[str, Any]
     for name in pairs[0][0]:
         apart = [one[name] - other[name] for one, other in pairs if name in one and name in other]
         if apart:
-            half = T_95[len(apart)] * stdev(apart) / sqrt(len(apart)) if len(apart) in T_95 else None
-            bounds = None if half is None else [_short(fmean(apart) - half), _short(fmean(apart) + half)]
-            found[name] = {"difference": _short(fmean(apart)), "interval": bounds}
+            bounds = student(apart)
+            found[name] = {
+                "difference": _short(fmean(apart)),
+                "interval": None if bounds is None else [_short(bound) for bound in bounds],
+            }
     return found
+
+
+def student(apart: Sequence[float]) -> tuple[float, float] | None:
+    """The 95 % interval of differences by seed; None with one seed, or more than five."""
+    if len(apart) not in T_95:
+        return None
+    half = T_95[len(apart)] * stdev(apart) / sqrt(len(apart))
+    return fmean(apart) - half, fmean(apart) + half
 
 
 def gathered(folders: Iterable[Path]) -> dict[str, list[Run]]:
@@ -171,14 +135,12 @@ def gathered(folders: Iterable[Path]) -> dict[str, list[Run]]:
 
 
 def described(runs: Sequence[Run]) -> dict[str, Any]:
-    shares = {
-        quantity: {
-            str(run.seed): {site: _percent(own.values()) for site, own in run.by_task(quantity).items()} for run in runs
-        }
-        for quantity in SHARES
-    }
+    drawn = {str(run.seed): run.by_task("pass_at_k") for run in runs}
     return {
-        **shares,
+        "success": {str(run.seed): run.success() for run in runs},
+        "pass_at_k": {
+            seed: {site: percent(own.values()) for site, own in by_site.items()} for seed, by_site in drawn.items()
+        },
         "numbers": {str(run.seed): {name: _short(value) for name, value in run.numbers().items()} for run in runs},
         "by_round": {
             str(run.seed): {
@@ -195,7 +157,7 @@ def described(runs: Sequence[Run]) -> dict[str, Any]:
 
 def against(control: Sequence[Run], others: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    tested: list[tuple[str, str, Difference]] = []
+    tested: list[tuple[str, str, dict[str, Any], float]] = []
     for name, runs in others.items():
         seeds = {run.seed for run in runs} & {run.seed for run in control}
         if not seeds:
@@ -203,33 +165,65 @@ def against(control: Sequence[Run], others: Mapping[str, Sequence[Run]]) -> dict
             continue
         ours, theirs = ([run for run in group if run.seed in seeds] for group in (runs, control))
         found[name] = {"seeds": sorted(seeds), **paired_by_seed(ours, theirs)}
-        tested += [
-            (name, quantity, item)
-            for quantity in SHARES
-            if (item := paired_by_task(ours, theirs, quantity)) is not None
-        ]
+        for quantity in SHARES:
+            item = paired_by_task(ours, theirs, quantity)
+            if item is not None:
+                tested.append((name, quantity, _told(item), item.p))
+            elif quantity == "success":
+                tested.append((name, quantity, *by_counts(list(zip(ours, theirs, strict=True)))))
     for quantity in SHARES:
-        own = [(name, item) for name, kind, item in tested if kind == quantity]
-        for (name, item), p in zip(own, holm([item.p for _, item in own]), strict=True):
-            found[name][quantity] = {
-                "difference": _points(item.macro),
-                "interval": [_points(bound) for bound in item.macro_interval],
-                "p_holm": float(f"{p:.2g}"),
-                "by_seed": {str(seed): _points(value) for seed, value in item.by_seed.items()},
-                "worlds": {
-                    site: {"difference": _points(world.share), "interval": [_points(bound) for bound in world.interval]}
-                    for site, world in item.by_world.items()
-                },
-            }
+        own = [(name, told, p) for name, kind, told, p in tested if kind == quantity]
+        for (name, told, _), p in zip(own, holm([p for *_, p in own]), strict=True):
+            found[name][quantity] = {**told, "p_holm": _rough(p)}
     return found
 
 
-def _percent(marks: Iterable[bool]) -> float:
-    return round(100 * fmean(marks), 1)
+def _told(item: Difference) -> dict[str, Any]:
+    return {
+        "difference": points(item.macro),
+        "interval": _in_points(item.macro_interval),
+        "t_interval": _in_points(student(list(item.by_seed.values()))),
+        "by_seed": {str(seed): points(value) for seed, value in item.by_seed.items()},
+        "worlds": {
+            site: {"difference": points(world.share), "interval": _in_points(world.interval)}
+            for site, world in item.by_world.items()
+        },
+    }
 
 
-def _points(share: float) -> float:
-    return round(100 * share, 1)
+def against_beginning(runs: Mapping[str, Sequence[Run]], beginnings: Iterable[Run]) -> dict[str, Any]:
+    """Every run beside the one with whose last adapter it began: over the seeds by counts, and each alone by its tasks
+    where both still have them."""
+    known = {run.last: run for run in beginnings}
+    pairs = {name: [(run, known[run.first]) for run in own if run.first in known] for name, own in runs.items()}
+    over = {name: by_counts(own) for name, own in pairs.items() if own}
+    corrected = holm([p for _, p in over.values()])
+    return {
+        name: {
+            **told,
+            "p_holm": _rough(p),
+            "p_of_each": {str(run.seed): _p_of_one(run, began) for run, began in pairs[name]},
+        }
+        for (name, (told, _)), p in zip(over.items(), corrected, strict=True)
+    }
+
+
+def _p_of_one(run: Run, began: Run) -> dict[str, float | str]:
+    ours, theirs = run.by_task("success"), began.by_task("success")
+    if ours.keys() != theirs.keys():
+        ours, theirs = run.by_world(), began.by_world()
+    if ours and theirs:
+        apart = [int(own[task]) - int(theirs[place][task]) for place, own in ours.items() for task in own]
+        return {"p": _rough(sign_flip(apart)), "test": "McNemar"}
+    return {"p": _rough(_p_of_counts([(run, began)])), "test": "counts"}
+
+
+def _in_points(bounds: Sequence[float] | None) -> list[float] | None:
+    return None if bounds is None else [points(bound) for bound in bounds]
+
+
+def _rough(p: float) -> float:
+    return float(f"{p:.2g}")
 
 
 def _short(value: float) -> float:
@@ -254,6 +248,9 @@ def table(report: Mapping[str, Any]) -> str:
     for name, told in report["against_control"].items():
         cells = [_difference(told.get(quantity)) for quantity in (*SHARES, *columns)]
         lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    for name, told in report.get("against_beginning", {}).items():
+        each = ", ".join(f"{told['by_seed'][seed]:+.1f} (p = {one['p']})" for seed, one in told["p_of_each"].items())
+        lines += ["", f"`{name}` against the adapter that it began with: {_difference(told)}; by seed {each}"]
     for name, told in report["runs"].items():
         if told["moved"]:
             counts = ", ".join(f"{key} {value}" for key, value in told["moved"].items())
@@ -283,6 +280,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("runs", nargs="+", type=Path)
     options.add_argument("--control", required=True, help="the name that the others are compared with")
+    options.add_argument("--began", nargs="+", type=Path, default=[], help="runs whose last adapters others began with")
     options.add_argument("--output", type=Path)
     given = options.parse_args()
     runs = gathered(given.runs)
@@ -296,6 +294,8 @@ def main() -> None:
         "runs": {name: described(own) for name, own in runs.items()},
         "against_control": against(runs[given.control], others),
     }
+    if given.began:
+        report["against_beginning"] = against_beginning(runs, map(Run, given.began))
     print(table(report))
     if given.output:
         given.output.write_text(json.dumps(report, indent=1) + "\n")

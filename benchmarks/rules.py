@@ -7,6 +7,9 @@ Half of the trajectories, taken in turn, count as failures at the task of the on
 compare. Rules differ in how much they learn from in a round; what is told is the time for each token that went through the
 weighted pass, as a ratio to imitation in the same run. A rule needs a pass without gradient over everything before the
 first step, and one more before each later step.
+
+`by_hand` is the yardstick: TRL's loss of `group_policy_gradient` on the same batches with peft and autograd
+(`grpo_by_hand.py`). `likeness` is the cosine between what the two have learned.
 """
 
 from __future__ import annotations
@@ -21,14 +24,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from grpo_by_hand import GrpoByHand
+from learning import likeness
 from learning_work import model_of, random_trajectories, trajectories_of_recipe
 
 from fedse.plugins import resolve
-from fedse.types import Lesson, Outcome, Trajectory
+from fedse.types import Adapter, Lesson, Outcome, Trajectory
 
 KEY = 1
 IMITATION = "imitation"
-RULES = (IMITATION, "group_policy_gradient", "kto", "dpo", "sppo", "self_imitation")
+COMPARED, BY_HAND = "group_policy_gradient", "by_hand"
+RULES = (IMITATION, COMPARED, "kto", "dpo", "sppo", "self_imitation")
 
 
 def in_groups(trajectories: list[Trajectory]) -> list[Trajectory]:
@@ -77,18 +83,20 @@ def main() -> None:
     start = model.initial_adapter(0)
     settings = {"epochs": given.epochs, "batch_size": given.batch, "learning_rate": 2e-4}
     learners = {name: resolve("learner", name)(model, **settings) for name in RULES}
+    learners[BY_HAND] = GrpoByHand(model, **settings)
     lesson = Lesson(start, [item for item in fresh if item.outcome is Outcome.SUCCESS], KEY, fresh)
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in RULES}
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in learners}
     tokens: dict[str, float] = {}
+    learned: dict[str, Adapter] = {}
     for repeat in range(given.repeats + 1):
         # In turn, so that a busy moment of the machine does not fall on one rule alone; the first time warms up.
         for name, learner in learners.items():
-            wall, busy, (_, metrics) = seconds_of(lambda learner=learner: learner.learn(lesson), on_gpu)
+            wall, busy, (learned[name], metrics) = seconds_of(lambda learner=learner: learner.learn(lesson), on_gpu)
             tokens[name] = metrics["tokens"]
             if repeat:
                 taken[name].append((wall, busy))
     which = 0 if on_gpu else 1
-    each = {name: statistics.median(times[which] for times in taken[name]) / tokens[name] for name in RULES}
+    each = {name: statistics.median(times[which] for times in taken[name]) / tokens[name] for name in learners}
     report = {
         "device": torch.cuda.get_device_name() if on_gpu else "cpu",
         "settings": {key: str(value) for key, value in vars(given).items() if key != "output"},
@@ -99,8 +107,9 @@ def main() -> None:
                 "tokens_per_second": round(1 / each[name]),
                 "times_imitation": round(each[name] / each[IMITATION], 2),
             }
-            for name in RULES
+            for name in learners
         },
+        "likeness": round(likeness(learned[BY_HAND], learned[COMPARED], start), 4),
     }
     print(json.dumps(report, indent=2))
     if given.output:

@@ -23,12 +23,13 @@ from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
-from claims import T_95
 
 from fedse.evaluation.paired import Array
 from fedse.runs.reading import RunView
 
 DRAWS = 10_000
+T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
+"""Student's t for 95 %, by the number of seeds."""
 Counts = dict[str, tuple[float, int]]
 """By world: the share of successes, and of how many tasks."""
 

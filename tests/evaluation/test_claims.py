@@ -7,7 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 
 import fedse
 from fedse.evaluation.comparison import compare
@@ -52,6 +54,50 @@ def test_differences_are_those_of_fedse_compare_and_pass_at_k_that_of_the_probe(
     assert "| `many` |" in program.table(
         {"control": "few", "runs": {"many": described}, "against_control": {"many": told}}
     )
+    for journal in tmp_path.rglob("episodes/test-*"):
+        journal.unlink()
+    left = program.gathered(folders)
+    again = program.against(left["few"], {"many": left["many"]})["many"]
+    for kept in ("difference", "by_seed", "t_interval"):
+        assert again["success"][kept] == told["success"][kept]
+    assert again["success"]["tasks"] == "counted" and "tasks" not in told["success"]
+    counted = program.described(left["many"])
+    assert counted["success"] == described["success"] and counted["pass_at_k"] == described["pass_at_k"]
+    for name in ("tokens", "invalid_actions"):
+        assert counted["numbers"]["1"][name] == pytest.approx(described["numbers"]["1"][name], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_a_run_is_compared_with_the_one_whose_adapter_it_began_with(
+    program: Any, table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    start = {"name": "demonstrations", "tasks": 2}
+    fitted, other = (
+        fedse.run(table_experiment(name=f"{name}_1", seed=seed, rounds=1, start=start), tmp_path).folder
+        for name, seed in (("fitted", 1), ("other", 2))
+    )
+    longer = fedse.run(
+        table_experiment(name="longer_s1", seed=1, rounds=1, start_adapter=str(fitted / "rounds/0001/adapter")),
+        tmp_path,
+    ).folder
+    runs, beginnings = program.gathered([longer]), [program.Run(folder) for folder in (other, fitted)]
+    told = program.against_beginning(runs, beginnings)["longer"]
+    pair = compare(read_runs([longer, fitted], "test")[1], all_pairs=True).pairs[0]
+    assert told["difference"] == pytest.approx(100 * abs(pair.found.macro), abs=0.06) != 0
+    assert told["p_of_each"]["1"] == {"p": pytest.approx(pair.found.p, rel=0.05), "test": "McNemar"}
+    assert program.against_beginning(runs, beginnings[:1]) == {}
+    next(fitted.rglob("episodes/test-*")).unlink()
+    assert program.against_beginning(runs, [program.Run(fitted)])["longer"]["p_of_each"]["1"]["test"] == "counts"
+
+
+def test_of_one_stratum_the_test_of_counts_is_that_of_a_table_of_four(benchmarks: Any) -> None:
+    test = benchmarks("mantel_haenszel").mantel_haenszel
+    table = np.array([[60, 140], [37, 163]])
+    ours, theirs = ((row[0], row.sum()) for row in table)
+    # Mantel and Haenszel divide by N - 1 where Pearson divides by N.
+    scaled = stats.chi2_contingency(table, correction=False).statistic * (table.sum() - 1) / table.sum()
+    assert test([ours], [theirs]) == pytest.approx(stats.chi2.sf(scaled, 1))
+    assert test([ours, theirs], [theirs, ours]) == pytest.approx(1.0), "what one world gains the other loses"
 
 
 def test_winners_and_losers_are_counted_by_lesson(program: Any) -> None:
