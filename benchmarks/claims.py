@@ -17,16 +17,15 @@ import argparse
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from math import sqrt
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import unpaired
 from mantel_haenszel import mantel_haenszel
 from tested_run import BETTER_AND_WORSE, Run, lesson_of, percent, points
-from unpaired import T_95
+from unpaired import student
 
 from fedse.evaluation.paired import Array, Difference, difference, holm, sign_flip
 
@@ -118,14 +117,6 @@ def paired_by_seed(ours: Sequence[Run], theirs: Sequence[Run]) -> dict[str, Any]
     return found
 
 
-def student(apart: Sequence[float]) -> tuple[float, float] | None:
-    """The 95 % interval of differences by seed; None with one seed, or more than five."""
-    if len(apart) not in T_95:
-        return None
-    half = T_95[len(apart)] * stdev(apart) / sqrt(len(apart))
-    return fmean(apart) - half, fmean(apart) + half
-
-
 def gathered(folders: Iterable[Path]) -> dict[str, list[Run]]:
     found: dict[str, list[Run]] = {}
     for folder in folders:
@@ -194,7 +185,7 @@ def _told(item: Difference) -> dict[str, Any]:
 def against_beginning(runs: Mapping[str, Sequence[Run]], beginnings: Iterable[Run]) -> dict[str, Any]:
     """Every run beside the one with whose last adapter it began: over the seeds by counts, and each alone by its tasks
     where both still have them."""
-    known = {run.last: run for run in beginnings}
+    known = {run.last: run for run in beginnings if run.last}
     pairs = {name: [(run, known[run.first]) for run in own if run.first in known] for name, own in runs.items()}
     over = {name: by_counts(own) for name, own in pairs.items() if own}
     corrected = holm([p for _, p in over.values()])

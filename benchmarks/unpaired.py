@@ -1,6 +1,6 @@
 """Arms side by side from the counts of their evaluations alone, where what was played is not at hand.
 
-python benchmarks/unpaired.py runs/s10_*-s[12] --control s10_sec --output docs/results/s10_smollm2.json
+python benchmarks/unpaired.py runs/s10_sec-s[12] runs/s10_federated_sec-s[12] --control s10_sec --output s10_sec.json
 
 `fedse compare` pairs runs task by task and needs the episodes; this needs `evaluations/` only, as a hub has it. Its
 intervals are wider, as two runs no longer share the luck of the tasks. An arm is what is left of a run's name without `-s`
@@ -75,10 +75,21 @@ def difference(ours: Mapping[int, Counts], theirs: Mapping[int, Counts]) -> dict
     chosen = source.integers(len(seeds), size=(len(seeds), DRAWS))
     low, high = np.percentile(np.take_along_axis(luck, chosen, axis=0).mean(axis=0), [2.5, 97.5])
     found = {"seeds": seeds, "difference": fmean(by_seed), "by_seed": by_seed, "interval": [float(low), float(high)]}
-    if len(seeds) in T_95:
-        reach = T_95[len(seeds)] * stdev(by_seed) / len(seeds) ** 0.5
-        found["t_interval"] = [found["difference"] - reach, found["difference"] + reach]
+    if (bounds := student(by_seed)) is not None:
+        found["t_interval"] = list(bounds)
     return found
+
+
+def student(apart: Sequence[float]) -> tuple[float, float] | None:
+    """95 % of the mean of differences by seed, where the table has their number.
+
+    >>> student([0.1]), [round(bound, 3) for bound in student([0.1, 0.3])]
+    (None, [-1.071, 1.471])
+    """
+    if len(apart) not in T_95:
+        return None
+    half = T_95[len(apart)] * stdev(apart) / len(apart) ** 0.5
+    return fmean(apart) - half, fmean(apart) + half
 
 
 def gathered(paths: Sequence[Path], control: str) -> dict[str, Any]:
@@ -89,6 +100,8 @@ def gathered(paths: Sequence[Path], control: str) -> dict[str, Any]:
         evaluation = view.evaluation("test", view.last_round() or 0)
         if named is None or evaluation is None:
             raise SystemExit(f"{path}: wants a name such as imitation-s1, and a test evaluation of its last round.")
+        if int(named[2]) in arms[named[1]]:
+            raise SystemExit(f"{path}: a run of {named[1]} with seed {named[2]} was given already.")
         arms[named[1]][int(named[2])] = counts_of(evaluation["worlds"])
     if control not in arms:
         raise SystemExit(f"--control {control}: no run of it is given. Given: {', '.join(sorted(arms))}.")

@@ -27,6 +27,7 @@ from fedse.experience.buffer import read_file
 from fedse.experiments.assembling import Federation
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import open_run
+from fedse.experiments.transfer import own_adapter
 from fedse.networks.swap import load_adapter, log_probabilities
 from fedse.runs.folder import RunFolder
 from fedse.starts.demonstrations import demonstrate
@@ -37,6 +38,7 @@ BARE = {"rules": "bare", "observation_length": "brief"}
 
 CRAFT = {"name": "textcraft", **BARE, "shallowest": 1, "deepest": 1}
 MAZE = {"name": "maze", **BARE, "shortest": 3, "longest": 5}
+MOMENTUM = {"name": "fedavgm", "nesterov": True, "learning_rate": 0.7}
 
 
 def experiment(**changes: Any) -> Experiment:
@@ -109,28 +111,38 @@ def test_the_hub_s_view_is_what_the_client_sent(federation: Federation) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("aggregator", "told"),
+    ("changes", "told"),
     [
-        ({"name": "fedavgm", "nesterov": True, "learning_rate": 0.7}, True),
-        ("ffa_lora", False),
-        ("median", False),
+        ({"aggregator": MOMENTUM}, True),
+        ({"aggregator": MOMENTUM, "sending": {"secure_sum": {}}}, True),
+        ({"aggregator": "ffa_lora", "sending": {"secure_sum": {}}}, False),
+        (
+            {
+                "aggregator": {"name": "dp_sum", "clip": 0.5, "noise_multiplier": 1.0, "simulation": True},
+                "sending": {"secure_sum": {}},
+            },
+            False,
+        ),
+        ({"aggregator": "median"}, False),
     ],
 )
 def test_the_hub_of_a_sum_sees_the_mean_where_it_broadcasts_something_else(
-    aggregator: Any, told: bool, tmp_path: Path
+    changes: dict[str, Any], told: bool, tmp_path: Path
 ) -> None:
     clients = {"craft": {"worlds": [CRAFT]}, "maze": {"worlds": [MAZE]}, "other": {"worlds": [MAZE]}}
-    made = experiment(clients=clients, aggregator=aggregator, learner={"epochs": 1}, start={"tasks": 4})
+    made = experiment(clients=clients, learner={"epochs": 1}, start={"tasks": 4}, **changes)
     with open_run(fedse.run(made, tmp_path).folder) as opened:
-        each = [seen(opened.server, opened.clients, client.name, 1) for client in opened.clients]
-        found = [item for item in each if item is not None and item.update is not None]
-        assert len(found) == 3
-        for item in found:
-            assert {attack.seat for attack in attacks(item)} >= {HUB, OTHER_SITE}
-            assert (HUB_OF_A_SUM in {attack.seat for attack in attacks(item)}) == told == (item.mean is not None)
-            for name, tensor in ({} if item.mean is None else item.mean.tensors).items():
-                updates = [other.update.tensors[name] for other in found if other.update is not None]
-                np.testing.assert_allclose(tensor, np.mean(updates, axis=0), rtol=1e-6, atol=1e-9)
+        found = [seen(opened.server, opened.clients, client.name, 1) for client in opened.clients]
+        learned = [own_adapter(opened.server, client, 1) for client in opened.clients]
+    summed = "sending" in changes
+    for item in found:
+        assert item is not None
+        seats = {attack.seat for attack in attacks(item)}
+        assert (HUB_OF_A_SUM in seats) == told == (item.mean is not None) and (HUB in seats) == (not summed)
+        for name, tensor in ({} if item.mean is None else item.mean.tensors).items():
+            updates = [adapter.tensors[name] for adapter in learned if adapter is not None]
+            assert len(updates) == 3
+            np.testing.assert_allclose(tensor, np.mean(updates, axis=0), rtol=1e-6, atol=1e-9)
 
 
 def test_members_were_learned_from_and_others_by_nobody(federation: Federation, two_sites: Path) -> None:

@@ -11,7 +11,7 @@ from fedse.experience.buffer import read_file
 from fedse.experience.export import export
 from fedse.experiments.assembling import assemble
 from fedse.experiments.components import build_components
-from fedse.experiments.estimate import PILOT_EPISODES, estimate
+from fedse.experiments.estimate import MOST_COPIES, PILOT_EPISODES, estimate
 from fedse.experiments.options import Experiment
 from fedse.learners.table import TableLearner
 from fedse.runs.folder import RunFolder
@@ -26,9 +26,9 @@ class Slow(TableLearner):
 
 
 class Counting(TableLearner):
-    """Each step would draw a fifth of what there is."""
+    """Each step would draw a share of what there is."""
 
-    options = SimpleNamespace(sampling_rate=0.2)
+    options: Any = SimpleNamespace()
     sizes: ClassVar[list[int]] = []
 
     def learn(self, lesson: Any) -> Any:
@@ -44,9 +44,11 @@ def test_a_learner_that_draws_shares_is_shown_enough_for_a_step(
     federation = assemble(
         experiment, parts, RunFolder.create(tmp_path / "shares", experiment.to_yaml(), experiment.digest())
     )
-    Counting.sizes.clear()
-    estimate(federation.clients, parts.model, parts.policy, parts.learner, federation.initial_adapter(), 1)
-    assert Counting.sizes and set(Counting.sizes) == {5 * PILOT_EPISODES}
+    for rate, copies in ((0.2, 5), (1e-6, MOST_COPIES), (1.0, 1), (None, 1), ("half", 1), (0.0, 1), (3.0, 1)):
+        Counting.options.sampling_rate = rate
+        Counting.sizes.clear()
+        estimate(federation.clients, parts.model, parts.policy, parts.learner, federation.initial_adapter(), 1)
+        assert Counting.sizes and set(Counting.sizes) == {copies * PILOT_EPISODES}
 
 
 def test_an_estimate_grows_with_the_run_and_is_near_its_disk_use(

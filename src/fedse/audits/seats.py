@@ -21,6 +21,7 @@ import numpy as np
 from fedse.adapters.packing import pack, unpack
 from fedse.adapters.plan import sent, withholds
 from fedse.adapters.rounding import decode, encode
+from fedse.aggregators.mean import Mean
 from fedse.aggregators.rule import ONLY_THE_SUM, SUM_AND_SQUARES
 from fedse.audits.rmia import ratios
 from fedse.clients.client import Client
@@ -51,8 +52,8 @@ class Seen:
     """What came of all updates."""
     final: Adapter
     mean: Adapter | None = None
-    """Of all updates, as the hub of a secure sum reads it; None where that is the broadcast itself, or a sum is not enough
-    for the aggregator."""
+    """Of all updates, as the hub of a secure sum reads it; None where that is the broadcast itself, where a sum is not
+    enough for the aggregator, or where sites put noise on what they add."""
 
 
 class Attack(NamedTuple):
@@ -67,22 +68,22 @@ class Attack(NamedTuple):
 def seen(server: Server, clients: Sequence[Client], name: str, number: int) -> Seen | None:
     """What is seen of one of the clients; None where it sent nothing in the round."""
     client = next(item for item in clients if item.name == name)
-    update, after = _update(server, client, number), server.load(number)
+    update, before, after = _update(server, client, number), server.load(number - 1), server.load(number)
     if update is None:
         return None
     mean = None
-    if _is_enough(server.aggregator):
+    if _is_apart(server.aggregator):
         others = [
             _update(server, item, number) for item in clients if item.name in after.contributed and item is not client
         ]
         mean = _mean([update, *(item for item in others if item is not None)])
     return Seen(
         initial=server.load(0).adapter,
-        entered=server.load(number - 1).adapter,
+        entered=before.adapter,
         update=None if client.door.member else update,
         broadcast=after.adapter,
         final=mean_of_last(server.run, server.run.last_round() or 0, server.mean_of_last),
-        mean=None if mean is None or mean.digest() == after.adapter.digest() else mean,
+        mean=mean if mean is not None and _differ(mean, after.adapter, before.adapter) else None,
     )
 
 
@@ -133,10 +134,19 @@ def _check(server: Server, client: Client, number: int) -> None:
         )
 
 
-def _is_enough(aggregator: Aggregator) -> bool:
-    """Whether a sum is enough for it, and it may broadcast something else than the mean."""
+def _is_apart(aggregator: Aggregator) -> bool:
+    """Whether the mean of what clients send is enough for it, and it broadcasts something else."""
     promises: frozenset[str] = getattr(aggregator, "promises", frozenset())
-    return bool({ONLY_THE_SUM, SUM_AND_SQUARES} & promises) and not getattr(aggregator, "plain_mean", False)
+    if not {ONLY_THE_SUM, SUM_AND_SQUARES} & promises or getattr(aggregator, "noise_at_sites", False):
+        return False
+    kind = type(aggregator)
+    return not (issubclass(kind, Mean) and (kind.combine, kind.weights) == (Mean.combine, Mean.weights))
+
+
+def _differ(mean: Adapter, broadcast: Adapter, entered: Adapter) -> bool:
+    """By more than rounding, as a share of the way that was gone."""
+    one, other, before = (pack(adapter).astype(np.float64) for adapter in (mean, broadcast, entered))
+    return bool(np.linalg.norm(one - other) > 1e-3 * np.linalg.norm(other - before))
 
 
 def _update(server: Server, client: Client, number: int) -> Adapter | None:

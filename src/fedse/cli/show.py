@@ -147,12 +147,20 @@ def _spent(folder: RunView) -> Iterator[str]:
         for name, entry in report.get("clients", {}).items():
             if (value := entry["metrics"].get("epsilon")) is not None:
                 of_sites[name] = value
-    if of_sites:
+    if of_sites and _learns_under_noise(folder):
         listed = ", ".join(f"{name} {value:.2f}" for name, value in sorted(of_sites.items()))
         yield (
-            f"Epsilon after round {last}: {listed}. So much at most do all adapters of a site tell about any one of its "
-            "trajectories."
+            f"Epsilon after round {last}: {listed}. All adapters of a site together reveal at most this much about any one "
+            "of its trajectories."
         )
+
+
+def _learns_under_noise(folder: RunView) -> bool:
+    """A learner may call something else epsilon."""
+    from fedse.experiments.options import experiment_of
+    from fedse.plugins import capability
+
+    return capability(experiment_of(folder.path).learner, "draws_noise")
 
 
 def _sat_out(report: dict[str, Any] | None) -> list[str]:

@@ -20,6 +20,7 @@ from fedse.worlds.world import World
 
 PILOT_EPISODES = 4
 PILOT_CONVERSATIONS = 16
+MOST_COPIES = 24
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _learning_time(learner: Learner, adapter: Adapter, pilot: Sequence[Trajector
     # Where each step draws a share of what is remembered, as few as these would leave the steps empty, and only their fixed
     # costs would be measured.
     share = getattr(getattr(learner, "options", None), "sampling_rate", 1.0)
-    shown = [*pilot] * round(1 / share)
+    shown = [*pilot] * (min(MOST_COPIES, round(1 / share)) if isinstance(share, float) and 0 < share <= 1 else 1)
     began = time.perf_counter()
     learner.learn(Lesson(adapter, shown, 0, secret=bytes(32)))  # Nothing of it leaves, so that no secret is needed.
     return (time.perf_counter() - began) / len(shown)
