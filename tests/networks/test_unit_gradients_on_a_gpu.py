@@ -62,7 +62,7 @@ def test_in_bfloat16_each_is_as_near_to_the_true_gradient_as_a_pass_of_its_own()
     padded = alone(net)
     true = alone(net.float())
     ours, theirs = distances(found, true), distances(padded, true)
-    assert (ours < 1.5 * theirs).all() and (theirs < 0.6).all(), (ours, theirs)
+    assert (ours < 1.4 * theirs).all() and ours.mean() < 1.1 * theirs.mean() and (theirs < 0.5).all(), (ours, theirs)
 
 
 def test_in_float32_each_is_that_of_a_pass_of_its_own() -> None:
