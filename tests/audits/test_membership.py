@@ -123,6 +123,7 @@ def test_the_hub_s_view_is_what_the_client_sent(federation: Federation) -> None:
             },
             False,
         ),
+        ({"aggregator": "fedsvd"}, True),
         ({"aggregator": "median"}, False),
     ],
 )

@@ -29,9 +29,10 @@ from fedse.clients.trials import TriesOut
 from fedse.errors import BadInput
 from fedse.experiments.transfer import own_adapter
 from fedse.federation.server import Server
+from fedse.mixes.clustered import mean_of
 from fedse.protocols import Aggregator
 from fedse.runs.shared_adapter import mean_of_last
-from fedse.types import Adapter, Sent, Tensors
+from fedse.types import Adapter, Sent
 
 CONTROL = "nobody (control)"
 HUB = "hub, single update"
@@ -76,7 +77,8 @@ def seen(server: Server, clients: Sequence[Client], name: str, number: int) -> S
         others = [
             _update(server, item, number) for item in clients if item.name in after.contributed and item is not client
         ]
-        mean = _mean([update, *(item for item in others if item is not None)])
+        every = [update, *(item for item in others if item is not None)]
+        mean = Adapter(mean_of([item.tensors for item in every]), update.config)
     return Seen(
         initial=server.load(0).adapter,
         entered=before.adapter,
@@ -155,15 +157,6 @@ def _update(server: Server, client: Client, number: int) -> Adapter | None:
     _check(server, client, number)
     learned = own_adapter(server, client, number)
     return None if learned is None else _as_read(client, number, before, learned)
-
-
-def _mean(updates: Sequence[Adapter]) -> Adapter:
-    """As `mean` computes it."""
-    tensors: Tensors = {
-        name: np.asarray(np.mean([update.tensors[name] for update in updates], axis=0, dtype=np.float64), np.float32)
-        for name in updates[0].tensors
-    }
-    return Adapter(tensors, updates[0].config)
 
 
 def _as_read(client: Client, number: int, before: Adapter, learned: Adapter) -> Adapter:
