@@ -12,6 +12,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from fedse.learners.imitation import Imitation
+from fedse.learners.kto import Kto
 from fedse.models.tiny import Tiny
 from fedse.networks.swap import load_adapter
 from fedse.networks.training import packed_llama
@@ -22,7 +23,7 @@ from fedse.networks.training.passes import PackedPass, PaddedPass, Pass, Recorde
 from fedse.networks.training.soft_targets import SoftTargets
 from fedse.networks.training.token_packing import Example
 from fedse.starts.demonstrations import Demonstrations
-from fedse.types import Lesson
+from fedse.types import Lesson, Outcome
 from fedse.worlds.maze import Maze
 from padded_reference import TARGETS, adapted, conversations, further_pairs, padded_gradient
 
@@ -213,6 +214,53 @@ def test_recording_adds_a_gradient_once_and_on_top_of_what_is_there() -> None:
     for part in (examples, others):
         through.add_gradient(part, 90, 0.5)
     assert distance(through.vector.gradient, 0.5 * (first + theirs)) < 0.01
+
+
+def test_scoring_is_recorded_in_the_sizes_of_what_is_learned_from_and_finds_the_same() -> None:
+    torch.backends.cuda.matmul.allow_tf32 = False
+    net = network(torch.bfloat16)
+    through, vector = pass_for(net, checkpointing=False), LoraVector(net)
+    assert isinstance(through, RecordedPass)
+    plain = PackedPass(vector, PackedLlama(net, vector))
+    exact = network(torch.bfloat16).float()
+    true = pass_for(exact, checkpointing=False)
+    # The third goes through the recording of the first, with other contents; the second is larger than anything expected.
+    packs = [
+        conversations(*lengths, opening=90, vocabulary=1000, seed=seed)
+        for seed, lengths in enumerate([(400, 250, 700, 120), (1500, 1400, 95), (390, 260, 705, 120)])
+    ]
+    before = through.log_probabilities(packs[0], 90)
+    assert not through._graphs._scoring  # Nothing is expected: whoever scores once records nothing.
+    through.expect([packs[0]], 90)
+    _, gradient = gradient_of(through, packs[0], 90)
+    for examples in (*packs, packs[0]):
+        found, wanted = through.log_probabilities(examples, 90), true.log_probabilities(examples, 90)
+        usual = plain.log_probabilities(examples, 90)
+        assert found.shape == usual.shape == (sum(example.agent_tokens for example in examples),)
+        assert np.abs(found - wanted).mean() <= 1.1 * np.abs(usual - wanted).mean() < 0.2 * wanted.std()
+    assert len(through._graphs._scoring) == 1
+    _, again = gradient_of(through, packs[0], 90)
+    assert distance(again, gradient) < 0.01
+    with torch.no_grad():
+        through.vector.values.mul_(1.5)
+    assert np.abs(through.log_probabilities(packs[0], 90) - before).mean() > 0.01  # It reads what the vector holds now.
+
+
+def test_a_rule_on_a_gpu_goes_where_the_same_rule_on_a_cpu_goes() -> None:
+    """Scored anew before every step, through recordings on the GPU."""
+    world, told = Maze(rules="brief", observation_length="brief"), {}
+    for device in ("cpu", "cuda"):
+        model = Tiny(width=64, layers=2, device=device, dtype="float32" if device == "cpu" else "bfloat16")
+        shown = Demonstrations(12).trajectories("maze", "maze", world, model.chat, 0)
+        fresh = [
+            replace(item, task=str(number // 2), outcome=Outcome.FAILURE if number % 2 else Outcome.SUCCESS)
+            for number, item in enumerate(shown)
+        ]
+        learner = Kto(model, learning_rate=2e-4, batch_size=4, epochs=3)
+        _, told[device] = learner.learn(Lesson(model.initial_adapter(0), fresh[::2], 1, fresh))
+    for name in ("first_loss", "loss", "success_log_ratio", "failure_log_ratio"):
+        assert told["cuda"][name] == pytest.approx(told["cpu"][name], rel=0.1)
+    assert told["cpu"]["success_log_ratio"] > 5  # It has moved.
 
 
 def test_learning_on_a_gpu_goes_where_learning_on_a_cpu_goes() -> None:

@@ -1,4 +1,4 @@
-"""Forward and backward pass of a pack as one CUDA graph, replayed for every pack of about the same size."""
+"""A pass over a pack as one CUDA graph, replayed for every pack of about the same size."""
 
 from __future__ import annotations
 
@@ -60,8 +60,18 @@ def unfilled(numbers: torch.Tensor, importance: torch.Tensor, sizes: Sizes) -> P
 class _Graph:
     numbers: torch.Tensor
     importance: torch.Tensor
-    loss: torch.Tensor
+    found: torch.Tensor
     replay: Callable[[], None]
+
+    def of(self, numbers: np.ndarray[Any, Any], factors: np.ndarray[Any, Any] | None = None) -> torch.Tensor:
+        """What the pass finds of other contents, where the next replay writes too."""
+        # From pinned memory the copy does not wait for the GPU, so that the next pack is made while this one is computed.
+        with during("transfer"):
+            self.numbers.copy_(torch.from_numpy(numbers).pin_memory(), non_blocking=True)
+            if factors is not None:
+                self.importance.copy_(torch.from_numpy(factors).pin_memory(), non_blocking=True)
+        self.replay()
+        return self.found
 
 
 _HOLDERS: WeakValueDictionary[int, PassGraphs] = WeakValueDictionary()
@@ -74,6 +84,7 @@ class PassGraphs:
     def __init__(self, llama: PackedLlama, vector: LoraVector) -> None:
         self._llama, self._vector = llama, vector
         self._graphs: dict[Sizes, _Graph] = {}
+        self._scoring: dict[Sizes, _Graph] = {}
         self._planned: list[Sizes] = []
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = self._own_stream()
@@ -99,28 +110,40 @@ class PassGraphs:
         factors[: len(pack.targets)] = importance
         numbers = filled(pack, sizes)
         if sizes not in self._graphs:
-            with during("recording", whole=True):
-                self._graphs[sizes] = self._record(sizes, numbers, factors)
-        graph = self._graphs[sizes]
-        # From pinned memory the copy does not wait for the GPU, so that the next pack is made while this one is computed.
-        with during("transfer"):
-            graph.numbers.copy_(torch.from_numpy(numbers).pin_memory(), non_blocking=True)
-            graph.importance.copy_(torch.from_numpy(factors).pin_memory(), non_blocking=True)
+            self._graphs[sizes] = self._recorded(self._llama.add_gradient, sizes, numbers, factors)
         with during("loss and backward"):
-            graph.replay()
-            return graph.loss.clone(), sizes.tokens
+            return self._graphs[sizes].of(numbers, factors).clone(), sizes.tokens
 
-    def _record(self, sizes: Sizes, numbers: np.ndarray[Any, Any], factors: np.ndarray[Any, Any]) -> _Graph:
+    def log_probabilities(self, pack: Pack) -> torch.Tensor | None:
+        """Of the pack's targets, without a gradient. None where it would take sizes that no gradient goes through: a
+        recording pays where the same sizes come again, and whoever only scores may come once."""
+        sizes = fitting(Sizes.of_pack(pack), [*self._graphs, *self._planned])
+        if sizes is None:
+            return None
+        numbers = filled(pack, sizes)
+        if sizes not in self._scoring:
+            nothing = np.zeros(sizes.predicting, dtype=np.float32)
+            self._scoring[sizes] = self._recorded(self._llama.log_probabilities, sizes, numbers, nothing)
+        return self._scoring[sizes].of(numbers)[: len(pack.targets)]
+
+    def _recorded(
+        self,
+        compute: Callable[[PackTensors], torch.Tensor],
+        sizes: Sizes,
+        numbers: np.ndarray[Any, Any],
+        factors: np.ndarray[Any, Any],
+    ) -> _Graph:
         device = self._llama.device
-        held = torch.from_numpy(numbers).to(device)
-        importance = torch.from_numpy(factors).to(device)
-        if not self._graphs:
-            self._set_up(unfilled(held, importance, sizes))
-        graph = torch.cuda.CUDAGraph()
-        # Relaxed: a kernel may be compiled or loaded for these sizes, which is harmless while a graph is recorded.
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="relaxed"):
-            loss = self._llama.add_gradient(unfilled(held, importance, sizes))
-        return _Graph(held, importance, loss, graph.replay)
+        with during("recording", whole=True):
+            held = torch.from_numpy(numbers).to(device)
+            importance = torch.from_numpy(factors).to(device)
+            if not self._graphs and not self._scoring:
+                self._set_up(unfilled(held, importance, sizes))
+            graph = torch.cuda.CUDAGraph()
+            # Relaxed: a kernel may be compiled or loaded for these sizes, which is harmless while a graph is recorded.
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="relaxed"):
+                found = compute(unfilled(held, importance, sizes))
+        return _Graph(held, importance, found, graph.replay)
 
     def _set_up(self, tensors: PackTensors) -> None:
         """Libraries set themselves up on first use, which cannot be recorded."""

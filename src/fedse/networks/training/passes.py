@@ -163,7 +163,8 @@ class PackedPass:
 
 class RecordedPass(PackedPass):
     """The same as CUDA graphs of fixed sizes: small networks are otherwise limited by launching their kernels. With soft
-    targets, through an inner layer, for units apart, and without a gradient, nothing is recorded."""
+    targets, through an inner layer and for units apart, nothing is recorded; without a gradient, what has the sizes of
+    what is learned from."""
 
     def __init__(self, vector: LoraVector, llama: PackedLlama) -> None:
         super().__init__(vector, llama)
@@ -178,6 +179,10 @@ class RecordedPass(PackedPass):
         if soft is not None:
             return super().add_gradient(part, opening, importance, soft)
         return self._graphs.add_gradient(pack(part, opening), importance)
+
+    def log_probabilities(self, part: Sequence[Example], opening: int) -> npt.NDArray[np.float32]:
+        found = self._graphs.log_probabilities(pack(part, opening))
+        return super().log_probabilities(part, opening) if found is None else found.cpu().numpy()
 
 
 class PaddedPass:
