@@ -2,12 +2,14 @@
 
 python benchmarks/epsilon.py gather RUN... --output docs/results/epsilon.json     runs that were audited (fedse audit RUN)
 python benchmarks/epsilon.py table docs/results/epsilon.json                      mean over seeds (lowest to highest)
+python benchmarks/epsilon.py pairs docs/results/epsilon_smollm2.json              how far apart two runs of a seed are
 python benchmarks/epsilon.py draw docs/results/epsilon*.json --picture docs/pictures/epsilon.png     a row for each model
 python benchmarks/epsilon.py best RUN...                   what the best of these runs has and others have not, as settings
 
 Runs of a kind differ by their seed alone; `kind` is the recipe's number of demonstrations per site. Success is that of the
-test where a run has one, else of its validation tasks after the last round. A run of no rounds is how it was before: a thin
-line. What a random policy solves is a dotted one, where the run's evaluation tells it.
+test where a run has one, else of its validation tasks after the last round. A run of no rounds is how it was before, and one
+whose adapter others begin with is how those were: a thin line. What a random policy solves is a dotted one, where the run's
+evaluation tells it.
 """
 
 from __future__ import annotations
@@ -15,10 +17,15 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from math import sqrt
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from scipy.stats import fisher_exact
+
+from fedse.evaluation.paired import sign_flip
 from fedse.experiments.options import load_experiment
 
 Row = dict[str, Any]
@@ -47,6 +54,8 @@ def gathered(run: Path) -> Row:
         "demonstrations": experiment.start.options["tasks"],
         "rounds": number,
         "learner": experiment.learner.name,
+        "learning_rate": experiment.learner.options.get("learning_rate"),
+        "begins_with": _maker(experiment.begins_with),
         "noise_multiplier": experiment.learner.options.get("noise_multiplier"),
         "epsilon": max(each for each in told if each is not None) if None not in told else None,
         "split": split,
@@ -64,6 +73,11 @@ def gathered(run: Path) -> Row:
     }
 
 
+def _maker(adapter: Path | None) -> str | None:
+    """Of RUN/rounds/ROUND/adapter the run."""
+    return adapter.parents[2].name if adapter else None
+
+
 def settings(rows: Sequence[Row]) -> list[list[Row]]:
     """Runs that differ by their seed alone, the least epsilon first and those without noise last."""
 
@@ -73,6 +87,7 @@ def settings(rows: Sequence[Row]) -> list[list[Row]]:
             row["learner"] == "imitation",
             row["epsilon"] or 0.0,
             row["noise_multiplier"] or 0.0,
+            row.get("learning_rate") or 0.0,
         )
 
     kinds = sorted({kind(row) for row in rows})
@@ -122,8 +137,9 @@ def table(rows: list[Row]) -> str:
         worlds = list(first["success"])
         audited = list(dict.fromkeys(found["world"] for row in same for found in row["audit"]))
         lines.append(
-            f"| {first['demonstrations']} | {first['learner']} | {first['noise_multiplier']} | "
-            f"{first['epsilon'] and format(first['epsilon'], '.3g')} | {[row['seed'] for row in same]} | "
+            f"| {first['demonstrations']} | {first['learner']} | {first.get('learning_rate')} | "
+            f"{first['noise_multiplier']} | {first['epsilon'] and format(first['epsilon'], '.3g')} | "
+            f"{[row['seed'] for row in same]} | "
             + " | ".join(
                 spread([row["success"][world] for row in same], lambda value: f"{100 * value:.1f}") for world in worlds
             )
@@ -139,6 +155,35 @@ def table(rows: list[Row]) -> str:
             + " |"
         )
     return "\n".join(lines)
+
+
+def pairs(rows: list[Row]) -> str:
+    """The later run less the earlier, Fisher's p, McNemar's p at most.
+
+    Without episodes nobody knows which tasks both runs solved. Fisher's test takes them for different tasks; McNemar's is
+    that of successes which agree as little as their counts allow.
+    """
+    lines = []
+    for one, other in combinations([row for same in settings(rows) for row in same], 2):
+        if (one["seed"], one["tasks"]) == (other["seed"], other["tasks"]):
+            lines.append(_apart(one, other))
+    return "\n".join(lines)
+
+
+def _apart(one: Row, other: Row) -> str:
+    tasks = list(one["tasks"].values())
+    solved = [[round(row["success"][world] * many) for world, many in row["tasks"].items()] for row in (other, one)]
+    shares = [[hits / many for hits, many in zip(own, tasks, strict=True)] for own in solved]
+    variance = sum(share * (1 - share) / many for own in shares for share, many in zip(own, tasks, strict=True))
+    apart, reach = mean(shares[0]) - mean(shares[1]), 1.96 * sqrt(variance) / len(tasks)
+    fisher = fisher_exact([[sum(own), sum(tasks) - sum(own)] for own in solved]).pvalue
+    alone = [
+        sum(min(mine, many - theirs) for mine, theirs, many in zip(ours, others, tasks, strict=True))
+        for ours, others in (solved, solved[::-1])
+    ]
+    least_alike = sign_flip([1] * alone[0] + [-1] * alone[1])
+    told = f"{100 * apart:+.1f} ({100 * (apart - reach):.1f} to {100 * (apart + reach):.1f})"
+    return f"| {other['run']} | {one['run']} | {told} | {fisher:.2g} | {least_alike:.2g} |"
 
 
 def above_control(row: Row, world: str) -> list[float]:
@@ -176,16 +221,19 @@ def _draw_model(rows: list[Row], success: Any, leak: Any, edge: float) -> None:
     for number, solid in zip(numbers, (True, False), strict=False):
         of_number = settings([row for row in noisy if row["demonstrations"] == number])
         at = [min(same[0]["epsilon"], edge) for same in of_number]
+        bounded = sum(place < edge for place in at)
         # Two kinds beside each other where they have no epsilon.
         at = [place * (0.92 if solid else 1.08) if place == edge else place for place in at]
         for world in of_number[0][0]["success"]:
             values = [[100 * row["success"][world] for row in same] for same in of_number]
-            _curve(success, at, values, solid, COLOURS[world], f"{world}, {number:,} per site")
+            _curve(success, at, values, bounded, solid, COLOURS[world], f"{world}, {number:,} per site")
         for world in dict.fromkeys(found["world"] for same in of_number for row in same for found in row["audit"]):
             values = [[auc for row in same for auc in above_control(row, world)] for same in of_number]
-            _curve(leak, at, values, solid, COLOURS[world], f"{world}, {number:,} per site")
+            _curve(leak, at, values, bounded, solid, COLOURS[world], f"{world}, {number:,} per site")
     leak.axhline(0, color="#888888", linewidth=0.8)
+    begun = {row.get("begins_with") for row in noisy}
     _across(success, [row["success"] for row in rows if not row["rounds"]], "-", "before any round")
+    _across(success, [row["success"] for row in rows if row["run"] in begun], "-", "adapter that all begin with")
     _across(success, [row["random"] for row in noisy[:1] if "random" in row], ":", "a random policy")
 
 
@@ -197,10 +245,12 @@ def _across(axis: Any, found: list[Mapping[str, float]], style: str, label: str)
         axis.plot([], [], color="#888888", linestyle=style, linewidth=0.8, label=label)
 
 
-def _curve(axis: Any, at: list[float], values: list[list[float]], solid: bool, colour: str, label: str) -> None:
+def _curve(
+    axis: Any, at: list[float], values: list[list[float]], bounded: int, solid: bool, colour: str, label: str
+) -> None:
     """The mean over seeds, and every seed as a dot; nothing was measured between the last epsilon and no noise."""
     face = colour if solid else "white"
-    line = [(place, mean(each)) for place, each in zip(at[:-1], values, strict=False) if each]
+    line = [(place, mean(each)) for place, each in zip(at[:bounded], values, strict=False) if each]
     axis.plot(*zip(*line, strict=True), linestyle="-" if solid else ":", color=colour, label=label)
     for place, each in zip(at, values, strict=True):
         axis.plot(
@@ -217,7 +267,7 @@ def _curve(axis: Any, at: list[float], values: list[list[float]], solid: bool, c
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("gather", "table", "draw", "best"))
+    parser.add_argument("what", choices=("gather", "table", "pairs", "draw", "best"))
     parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--output", type=Path, help="a JSON file")
     parser.add_argument("--picture", type=Path, help="a PNG file")
@@ -231,8 +281,8 @@ def main() -> None:
         given.output.write_text(f"[\n {lines}\n]\n")
         return
     rows = [row for path in given.paths for row in json.loads(path.read_text())]
-    if given.what == "table":
-        print(table(rows))
+    if given.what in ("table", "pairs"):
+        print({"table": table, "pairs": pairs}[given.what](rows))
     else:
         draw(rows, given.picture)
 

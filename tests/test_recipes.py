@@ -59,6 +59,15 @@ def test_two_sites_of_a_world_share_no_training_task() -> None:
         assert not halves[0] & halves[1] and min(map(len, halves)) > 200
 
 
+def test_no_private_task_is_in_the_half_that_stands_for_public_data() -> None:
+    private = recipe("epsilon_smollm2")
+    halves = [f"clients.{name}.training.part=1" for name in private.clients]
+    public = worlds_of(load_experiment(RECIPES / "epsilon_smollm2.yaml", halves))
+    for name, world in worlds_of(private).items():
+        known, ours = ({task.id for task in tasks_of(each, "train")} for each in (public[name], world))
+        assert not known & ours and len(ours) > private.start.options["tasks"]
+
+
 def test_pairs_of_one_world_are_those_of_the_ten_sites() -> None:
     sweep, base, _ = read_sweep(RECIPES / "sweeps/s10_within.yaml")
     paired = {name: options for name, change in sweep.variants.items() for name, options in change["clients"].items()}

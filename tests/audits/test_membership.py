@@ -18,7 +18,7 @@ from fedse.audits import candidates as candidates_room
 from fedse.audits.candidates import candidates
 from fedse.audits.likelihood import losses
 from fedse.audits.membership import alike, audit
-from fedse.audits.seats import CONTROL, HUB, OTHER_SITE, READER, seen
+from fedse.audits.seats import CONTROL, HUB, HUB_OF_A_SUM, OTHER_SITE, READER, attacks, seen
 from fedse.cli import app
 from fedse.cli.audit_tables import audit_table
 from fedse.cli.tables import markdown
@@ -99,11 +99,38 @@ def test_an_adapter_that_learned_by_heart_tells_its_members_and_the_first_one_do
 
 
 def test_the_hub_s_view_is_what_the_client_sent(federation: Federation) -> None:
-    updates = [found.update for client in federation.clients if (found := seen(federation.server, client, 1))]
+    everything = [seen(federation.server, federation.clients, client.name, 1) for client in federation.clients]
+    updates = [found.update for found in everything if found is not None and found.update is not None]
     assert len(updates) == 2
     for name, tensor in federation.server.load(1).adapter.tensors.items():
         mean = np.mean([update.tensors[name].astype(np.float64) for update in updates], axis=0)
         np.testing.assert_array_equal(mean.astype(np.float32), tensor)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("aggregator", "told"),
+    [
+        ({"name": "fedavgm", "nesterov": True, "learning_rate": 0.7}, True),
+        ("ffa_lora", False),
+        ("median", False),
+    ],
+)
+def test_the_hub_of_a_sum_sees_the_mean_where_it_broadcasts_something_else(
+    aggregator: Any, told: bool, tmp_path: Path
+) -> None:
+    clients = {"craft": {"worlds": [CRAFT]}, "maze": {"worlds": [MAZE]}, "other": {"worlds": [MAZE]}}
+    made = experiment(clients=clients, aggregator=aggregator, learner={"epochs": 1}, start={"tasks": 4})
+    with open_run(fedse.run(made, tmp_path).folder) as opened:
+        each = [seen(opened.server, opened.clients, client.name, 1) for client in opened.clients]
+        found = [item for item in each if item is not None and item.update is not None]
+        assert len(found) == 3
+        for item in found:
+            assert {attack.seat for attack in attacks(item)} >= {HUB, OTHER_SITE}
+            assert (HUB_OF_A_SUM in {attack.seat for attack in attacks(item)}) == told == (item.mean is not None)
+            for name, tensor in ({} if item.mean is None else item.mean.tensors).items():
+                updates = [other.update.tensors[name] for other in found if other.update is not None]
+                np.testing.assert_allclose(tensor, np.mean(updates, axis=0), rtol=1e-6, atol=1e-9)
 
 
 def test_members_were_learned_from_and_others_by_nobody(federation: Federation, two_sites: Path) -> None:
@@ -184,4 +211,4 @@ def test_what_others_do_not_see_is_not_taken_for_seen(federation: Federation, ch
     for name, value in change.items():
         setattr(client.adapters, name, value)
     with pytest.raises(BadInput, match="keeps part of its adapter to itself"):
-        seen(federation.server, client, 1)
+        seen(federation.server, federation.clients, client.name, 1)

@@ -17,7 +17,7 @@ from fedse.audits.projection_curve import GRADIENT, LEARNED, SENT, projection_cu
 from fedse.audits.rates import rates
 from fedse.audits.references import references
 from fedse.audits.rmia import OFFLINE_A, ratios
-from fedse.audits.seats import HUB, OTHER_SITE, READER, Seen, attacks, scores
+from fedse.audits.seats import HUB, HUB_OF_A_SUM, OTHER_SITE, READER, Seen, attacks, scores
 from fedse.cli.audit_tables import projection_table
 from fedse.cli.tables import markdown
 from fedse.errors import BadInput
@@ -60,10 +60,10 @@ def test_each_seat_has_the_other_runs_adapters_of_the_same_seat() -> None:
         return Adapter({"A": np.full((1, 1), value, dtype=np.float32)})
 
     def around(first: float) -> Seen:
-        return Seen(*(adapter(first + number) for number in range(5)))
+        return Seen(*(adapter(first + number) for number in range(6)))
 
     made = {(attack.seat, attack.name): attack for attack in attacks(around(0), [around(10), around(20)])}
-    places = {HUB: 2, OTHER_SITE: 3, READER: 4}
+    places = {HUB: 2, OTHER_SITE: 3, READER: 4, HUB_OF_A_SUM: 5}
     for seat, place in places.items():
         found = scores(made[seat, "RMIA"], lambda given: [float(given.tensors["A"][0, 0])])
         assert found == pytest.approx(ratios([place], [[10 + place], [20 + place]]))

@@ -48,16 +48,17 @@ def test_a_run_says_who_sits_out_each_round_and_warns_of_invalid_replies_once(si
     assert shown.count("east, west") == 3
 
 
-def test_a_site_that_withholds_its_counts_has_a_line() -> None:
+def test_a_site_that_withholds_its_counts_has_a_line_and_one_with_noise_tells_epsilon() -> None:
     console = Console(file=StringIO(), width=200)
     with Progress(console, 1) as progress:
         for client, state in (("east", ClientStatus.SENT), ("west", ClientStatus.NOTHING_TO_LEARN_FROM)):
             sent = state == ClientStatus.SENT
+            told = {"epsilon": 3.6246} if sent else {}
             progress.record(
-                ClientFinished(client=client, round=1, sent=sent, state=state, counts={}, metrics={}, scores=())
+                ClientFinished(client=client, round=1, sent=sent, state=state, counts={}, metrics=told, scores=())
             )
     assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
-        "round 1, east: validation success - %, counts withheld",
+        "round 1, east: validation success - %, counts withheld, epsilon 3.62",
         "round 1, west: validation success - %, counts withheld",
         "  west: nothing to learn from: sits out round 1",
     ]

@@ -3,14 +3,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import fedse
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
 from fedse.experiments.assembling import assemble
 from fedse.experiments.components import build_components
-from fedse.experiments.estimate import estimate
+from fedse.experiments.estimate import PILOT_EPISODES, estimate
 from fedse.experiments.options import Experiment
 from fedse.learners.table import TableLearner
 from fedse.runs.folder import RunFolder
@@ -22,6 +23,30 @@ class Slow(TableLearner):
     def learn(self, lesson: Any) -> Any:
         time.sleep(0.1)
         return super().learn(lesson)
+
+
+class Counting(TableLearner):
+    """Each step would draw a fifth of what there is."""
+
+    options = SimpleNamespace(sampling_rate=0.2)
+    sizes: ClassVar[list[int]] = []
+
+    def learn(self, lesson: Any) -> Any:
+        self.sizes.append(len(lesson.trajectories))
+        return super().learn(lesson)
+
+
+def test_a_learner_that_draws_shares_is_shown_enough_for_a_step(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    experiment = table_experiment(learner=f"{__name__}:Counting")
+    parts = build_components(experiment)
+    federation = assemble(
+        experiment, parts, RunFolder.create(tmp_path / "shares", experiment.to_yaml(), experiment.digest())
+    )
+    Counting.sizes.clear()
+    estimate(federation.clients, parts.model, parts.policy, parts.learner, federation.initial_adapter(), 1)
+    assert Counting.sizes and set(Counting.sizes) == {5 * PILOT_EPISODES}
 
 
 def test_an_estimate_grows_with_the_run_and_is_near_its_disk_use(

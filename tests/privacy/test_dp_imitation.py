@@ -15,6 +15,7 @@ import torch
 from scipy import integrate, optimize, stats
 
 import fedse
+from fedse.cli.show import show
 from fedse.errors import AnsweredAlready, BadInput, RunConflict
 from fedse.fitting.private_loop import PrivateFitting
 from fedse.learners.dp_imitation import DpImitation
@@ -197,7 +198,9 @@ def report(folder: Path, number: int) -> Any:
 
 
 @pytest.mark.slow
-def test_a_run_tells_epsilon_and_resumes_to_the_same_bits(tiny_file: Path, tmp_path: Path) -> None:
+def test_a_run_tells_epsilon_and_resumes_to_the_same_bits(
+    tiny_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     short = ["evaluation.tasks=1", "evaluation.test_tasks=0", "exploration.tasks=1", "start.tasks=3"]
     experiment = fedse.load_experiment(tiny_file, [*NOISY, *short])
     first = fedse.run(experiment.model_copy(update={"rounds": 1}), tmp_path / "runs")
@@ -209,6 +212,9 @@ def test_a_run_tells_epsilon_and_resumes_to_the_same_bits(tiny_file: Path, tmp_p
             told = client["metrics"]
             assert told.keys() == {"epsilon", "steps"}, "a loss has no noise"
             assert told["epsilon"] == pytest.approx(epsilon(0.8, 0.5, 2 * number, DELTA))
+    show(whole.folder)
+    listed = ", ".join(f"{name} {epsilon(0.8, 0.5, 4, DELTA):.2f}" for name in sorted(experiment.clients))
+    assert f"Epsilon after round 2: {listed}." in capsys.readouterr().out
     other = fedse.run(experiment.model_copy(update={"rounds": 1}), tmp_path / "other")
     assert other.adapter.digest() != first.adapter.digest(), (
         "the seed is everybody's, and the noise is not drawn from it"

@@ -119,7 +119,7 @@ def _told(measured: Rates) -> dict[str, Any]:
 def seen_in(federation: Federation, client: Client, number: int) -> tuple[list[int], Seen]:
     """The rounds in which a client took part, up to one, and what was seen of it in that one."""
     rounds = _rounds_of(federation.run, client.name, number)
-    found = seen(federation.server, client, number) if number in rounds else None
+    found = seen(federation.server, federation.clients, client.name, number) if number in rounds else None
     if found is None:
         raise BadInput(f"client '{client.name}' sent no update in round {number}: choose another with --round.")
     return rounds, found

@@ -41,8 +41,7 @@ def _reference(run: Path, audited: Experiment, client: str, number: int) -> Refe
                 "`seed` and `name`."
             )
         federation.run.digest_of(number)
-        own = next(item for item in federation.clients if item.name == client)
-        found = seen(federation.server, own, number)
+        found = seen(federation.server, federation.clients, client, number)
         if found is None:
             raise BadInput(f"--reference {run}: client '{client}' sent no update in round {number}.")
         if found.update is None and audited.sending.secure_sum is None:

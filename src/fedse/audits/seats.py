@@ -16,20 +16,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from fedse.adapters.packing import pack, unpack
 from fedse.adapters.plan import sent, withholds
 from fedse.adapters.rounding import decode, encode
+from fedse.aggregators.rule import ONLY_THE_SUM, SUM_AND_SQUARES
 from fedse.audits.rmia import ratios
 from fedse.clients.client import Client
 from fedse.clients.trials import TriesOut
 from fedse.errors import BadInput
 from fedse.experiments.transfer import own_adapter
 from fedse.federation.server import Server
+from fedse.protocols import Aggregator
 from fedse.runs.shared_adapter import mean_of_last
-from fedse.types import Adapter, Sent
+from fedse.types import Adapter, Sent, Tensors
 
 CONTROL = "nobody (control)"
 HUB = "hub, single update"
+HUB_OF_A_SUM = "hub, mean of updates"
 OTHER_SITE = "other site, broadcasts"
 READER = "reader, final adapter"
 
@@ -45,6 +50,9 @@ class Seen:
     broadcast: Adapter
     """What came of all updates."""
     final: Adapter
+    mean: Adapter | None = None
+    """Of all updates, as the hub of a secure sum reads it; None where that is the broadcast itself, or a sum is not enough
+    for the aggregator."""
 
 
 class Attack(NamedTuple):
@@ -56,19 +64,25 @@ class Attack(NamedTuple):
     """Of other runs."""
 
 
-def seen(server: Server, client: Client, number: int) -> Seen | None:
-    """None where the client sent nothing in the round."""
-    before = server.load(number - 1)
-    _check(server, client, number)
-    learned = own_adapter(server, client, number)
-    if learned is None:
+def seen(server: Server, clients: Sequence[Client], name: str, number: int) -> Seen | None:
+    """What is seen of one of the clients; None where it sent nothing in the round."""
+    client = next(item for item in clients if item.name == name)
+    update, after = _update(server, client, number), server.load(number)
+    if update is None:
         return None
+    mean = None
+    if _is_enough(server.aggregator):
+        others = [
+            _update(server, item, number) for item in clients if item.name in after.contributed and item is not client
+        ]
+        mean = _mean([update, *(item for item in others if item is not None)])
     return Seen(
         initial=server.load(0).adapter,
-        entered=before.adapter,
-        update=None if client.door.member else _as_read(client, number, before.adapter, learned),
-        broadcast=server.load(number).adapter,
+        entered=server.load(number - 1).adapter,
+        update=None if client.door.member else update,
+        broadcast=after.adapter,
         final=mean_of_last(server.run, server.run.last_round() or 0, server.mean_of_last),
+        mean=None if mean is None or mean.digest() == after.adapter.digest() else mean,
     )
 
 
@@ -78,6 +92,10 @@ def attacks(found: Seen, others: Sequence[Seen] = ()) -> Iterator[Attack]:
     if found.update is not None:
         updates = [other.update for other in others if other.update is not None]
         yield from _of_round(HUB, found.update, found, updates)
+    if found.mean is not None:
+        yield from _of_round(
+            HUB_OF_A_SUM, found.mean, found, [other.mean for other in others if other.mean is not None]
+        )
     yield from _of_round(OTHER_SITE, found.broadcast, found, [other.broadcast for other in others])
     yield Attack(READER, "loss", found.final)
     yield Attack(READER, "change since the beginning", found.final, found.initial)
@@ -113,6 +131,29 @@ def _check(server: Server, client: Client, number: int) -> None:
             "others see of it is not measured yet: the audit needs `mix: broadcast` and an aggregator to which clients send "
             "all that they train."
         )
+
+
+def _is_enough(aggregator: Aggregator) -> bool:
+    """Whether a sum is enough for it, and it may broadcast something else than the mean."""
+    promises: frozenset[str] = getattr(aggregator, "promises", frozenset())
+    return bool({ONLY_THE_SUM, SUM_AND_SQUARES} & promises) and not getattr(aggregator, "plain_mean", False)
+
+
+def _update(server: Server, client: Client, number: int) -> Adapter | None:
+    """What a client sent in the round, as it is read."""
+    before = server.load(number - 1).adapter
+    _check(server, client, number)
+    learned = own_adapter(server, client, number)
+    return None if learned is None else _as_read(client, number, before, learned)
+
+
+def _mean(updates: Sequence[Adapter]) -> Adapter:
+    """As `mean` computes it."""
+    tensors: Tensors = {
+        name: np.asarray(np.mean([update.tensors[name] for update in updates], axis=0, dtype=np.float64), np.float32)
+        for name in updates[0].tensors
+    }
+    return Adapter(tensors, updates[0].config)
 
 
 def _as_read(client: Client, number: int, before: Adapter, learned: Adapter) -> Adapter:

@@ -158,6 +158,7 @@ class Progress:
         row.loss = metrics.get("loss")
         row.success = sum(score["successes"] for score in scores) / played if played else row.success
         loss = "" if row.loss is None else f", loss {row.loss:.3f}"
+        epsilon = "" if (spent := metrics.get("epsilon")) is None else f", epsilon {spent:.2f}"
         self._scores += [(client, WorldScore(**score)) for score in scores]
         share = metrics.get("padded_share") if self.verbose else None
         padded = "" if share is None else f", padded {percent(share)} %"
@@ -170,7 +171,7 @@ class Progress:
             else "counts withheld"
         )
         self.console.print(
-            f"round {round}, {client}: validation success {percent(row.success)} %, {told}{loss}{padded}"
+            f"round {round}, {client}: validation success {percent(row.success)} %, {told}{loss}{epsilon}{padded}"
             f"{'' if event.sent or sits_out else f', {state}' if meant_to else f', NO UPDATE: {state}'}",
             soft_wrap=True,
         )

@@ -135,12 +135,24 @@ def _rounds_table(folder: RunView, found: dict[str, list[dict[str, Any]]]) -> Ta
 
 
 def _spent(folder: RunView) -> Iterator[str]:
-    """What the noise of the server has left others to learn about one site."""
+    """What noise has left others to learn: that of the server about one site, that of sites about one trajectory."""
     last = folder.last_round() or 0
-    told = [(folder.report(number) or {}).get("diagnostics", {}).get("epsilon") for number in range(1, last + 1)]
+    reports = [folder.report(number) or {} for number in range(1, last + 1)]
+    told = [report.get("diagnostics", {}).get("epsilon") for report in reports]
     spent = [value for value in told if value is not None]
     if spent:
         yield f"Epsilon {spent[-1]:.2f} after round {last}: what all shared adapters tell about any one site at most."
+    of_sites: dict[str, float] = {}
+    for report in reports:
+        for name, entry in report.get("clients", {}).items():
+            if (value := entry["metrics"].get("epsilon")) is not None:
+                of_sites[name] = value
+    if of_sites:
+        listed = ", ".join(f"{name} {value:.2f}" for name, value in sorted(of_sites.items()))
+        yield (
+            f"Epsilon after round {last}: {listed}. So much at most do all adapters of a site tell about any one of its "
+            "trajectories."
+        )
 
 
 def _sat_out(report: dict[str, Any] | None) -> list[str]:

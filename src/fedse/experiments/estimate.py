@@ -119,9 +119,13 @@ def _decoding_speed(clients: Sequence[Client], model: Model, policy: Policy) -> 
 
 def _learning_time(learner: Learner, adapter: Adapter, pilot: Sequence[Trajectory]) -> float:
     """Seconds a round spends on one remembered trajectory."""
+    # Where each step draws a share of what is remembered, as few as these would leave the steps empty, and only their fixed
+    # costs would be measured.
+    share = getattr(getattr(learner, "options", None), "sampling_rate", 1.0)
+    shown = [*pilot] * round(1 / share)
     began = time.perf_counter()
-    learner.learn(Lesson(adapter, pilot, 0, secret=bytes(32)))  # Nothing of it leaves, so that no secret is needed.
-    return (time.perf_counter() - began) / len(pilot)
+    learner.learn(Lesson(adapter, shown, 0, secret=bytes(32)))  # Nothing of it leaves, so that no secret is needed.
+    return (time.perf_counter() - began) / len(shown)
 
 
 def _bytes(trajectories: Sequence[Trajectory]) -> int:
