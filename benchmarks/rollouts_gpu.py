@@ -9,7 +9,12 @@ policy    the policy as it is
 Then tokens drawn per second at a given context, beside what the memory of the card allows: each step must at least read
 all weights and all keys and values once.
 
+With `--outgrow`, how much memory it takes when one of many short conversations becomes so long.
+
+Names of `shapes.py`, such as `SmolLM2-135M`, are networks with random weights, whose replies do not end by themselves.
+
 python benchmarks/rollouts_gpu.py --model smollm2 --slots 256 --episodes 256 --out rollouts_gpu.json
+python benchmarks/rollouts_gpu.py --model smollm2 --slots 192 --episodes 256 --ways --outgrow 4000
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from typing import Annotated, Any
 
 import torch
 from pydantic import TypeAdapter
+from shapes import SHAPES, model_class
 
 from fedse.networks.decoding.decoder import Due
 from fedse.networks.decoding.graphed import GraphedDecoder
@@ -220,9 +226,44 @@ def decoding(model: Any, slots: int, context: int, reply: int, speed: float) -> 
     }
 
 
+@torch.inference_mode()
+def outgrowing(model: Any, slots: int, short: int, long: int) -> dict[str, Any]:
+    """GiB while every slot has a conversation of `short` tokens and the first goes on to `long` ones."""
+    decoder = GraphedDecoder(model, slots)
+    decoder._stops = frozenset()
+    decoder._end_ids.fill_(-7)
+    reply = 32
+    ids = torch.randint(10, 1000, (long,), generator=torch.Generator().manual_seed(0)).tolist()
+    for due in (
+        [Due(slot, 0, ids[: short - reply], Sampling(slot, 1.0), 0, reply) for slot in range(slots)],
+        [Due(0, short - 1, ids[:reply], Sampling(0, 1.0), reply, reply)],
+    ):
+        decoder.begin(due)
+        while decoder._left:
+            decoder.advance()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    begun = time.perf_counter()
+    start = short + 2 * reply - 2
+    decoder.begin([Due(0, start, ids[: long - start - reply], Sampling(0, 1.0), 2 * reply, reply)])
+    while decoder._left:
+        decoder.advance()
+    torch.cuda.synchronize()
+    return {
+        "slots": slots,
+        "short": short,
+        "long": long,
+        "gib_before": round(before / 2**30, 2),
+        "gib_after": round(torch.cuda.memory_allocated() / 2**30, 2),
+        "gib_most": round(torch.cuda.max_memory_allocated() / 2**30, 2),
+        "seconds": round(time.perf_counter() - begun, 3),
+    }
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--model", default="smollm2", help="as in an experiment file")
+    options.add_argument("--model", default="smollm2", help="as in an experiment file, or a name of `shapes.py`")
     options.add_argument("--slots", type=int, default=256)
     options.add_argument("--episodes", type=int, default=256)
     options.add_argument("--reply-tokens", type=int, default=32)
@@ -230,9 +271,13 @@ def main() -> None:
     options.add_argument("--contexts", type=int, nargs="*", default=[300, 600])
     options.add_argument("--decoding-slots", type=int, nargs="*", default=[256, 1024])
     options.add_argument("--more-episodes", type=int, default=0, help="play as many once more with 1024 slots")
+    options.add_argument("--outgrow", type=int, default=0, help="tokens that one of many conversations comes to")
     options.add_argument("--out", type=Path)
     given = options.parse_args()
-    model = build("model", TypeAdapter(Annotated[Choice, ChoiceOf("model")]).validate_python(given.model))
+    if given.model in SHAPES:
+        model: Any = model_class(given.model)()
+    else:
+        model = build("model", TypeAdapter(Annotated[Choice, ChoiceOf("model")]).validate_python(given.model))
     plan = episodes(given.episodes)
     result: dict[str, Any] = {
         "machine": f"{torch.cuda.get_device_name()}, {platform.machine()}, Python {platform.python_version()}",
@@ -253,6 +298,9 @@ def main() -> None:
         for context in given.contexts:
             report(f"decoding_{slots}_{context}", decoding(model, slots, context, 64, speed))
             torch.cuda.empty_cache()
+    if given.outgrow:
+        report("outgrowing", outgrowing(model, given.slots, 600, given.outgrow))
+        torch.cuda.empty_cache()
     ways: dict[str, Any] = {"policy": TransformerPolicy, "generate": Generate, "static": StaticGenerate}
     for way in ("policy", *given.ways):
         report(way, timed(ways[way](model, slots=given.slots, reply_tokens=given.reply_tokens), model, plan))

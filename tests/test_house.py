@@ -48,6 +48,7 @@ TORCH_AT_IMPORT = {
     "networks/decoding/network_forward.py",
     "networks/decoding/packed.py",
     "networks/decoding/packed_llama.py",
+    "networks/decoding/paged_cache.py",
     "networks/decoding/slot_cache.py",
     "networks/decoding/stepwise.py",
     "networks/decoding/triton_kernels.py",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
+from fedse.networks.decoding.paged_cache import PagedCache
+
 
 def add_norm(hidden: torch.Tensor, added: torch.Tensor | None, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
     if added is not None:
@@ -23,11 +25,11 @@ def turn_and_store(
     positions: torch.Tensor,
     slots: torch.Tensor,
     norms: tuple[torch.Tensor, torch.Tensor, float] | None,
-    keys: torch.Tensor,
-    values: torch.Tensor,
+    cache: PagedCache,
+    layer: int,
     heads: int,
 ) -> torch.Tensor:
-    _, _, key_heads, size = keys.shape
+    *_, length, key_heads, size = cache.base.shape
     apart = mixed.reshape(len(positions), heads + 2 * key_heads, size)
     queries, new_keys, new_values = apart.split([heads, key_heads, key_heads], dim=1)
     if norms is not None:
@@ -41,30 +43,41 @@ def turn_and_store(
         return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1).to(mixed.dtype)
 
     rows = slots.repeat_interleave(len(positions) // len(slots))
-    keys[rows, positions] = turned(new_keys)
-    values[rows, positions] = new_values
+    new = torch.stack((turned(new_keys), new_values), dim=1)
+    pages = _pages(cache)
+    for row, position, both in zip(rows.tolist(), positions.tolist(), new, strict=True):
+        pages[int(cache.table[row, position // length])][layer, :, position % length] = both
     return turned(queries)
+
+
+def _pages(cache: PagedCache) -> dict[int, torch.Tensor]:
+    """By what the table says of them."""
+    return {cache.unit_of(page): page for page in (cache.base, *cache.stock)}
 
 
 def attend(
     queries: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
+    cache: PagedCache,
+    layer: int,
     starts: torch.Tensor,
     slots: torch.Tensor,
     live: torch.Tensor,
     scale: float,
 ) -> torch.Tensor:
     total, heads, size = queries.shape
-    tokens, group = total // len(slots), heads // keys.shape[2]
+    tokens, group = total // len(slots), heads // cache.base.shape[3]
+    pages = _pages(cache)
     out = torch.zeros_like(queries).view(len(slots), tokens, heads, size)
     for piece in range(len(slots)):
         if not live[piece]:
             continue
+        held = -(-(int(starts[piece]) + tokens) // cache.base.shape[2])
+        units = cache.table[slots[piece], :held].tolist()
+        keys, values = torch.cat([pages[unit][layer] for unit in units], dim=1)
         for token in range(tokens):
             seen = slice(0, int(starts[piece]) + token + 1)
-            key = keys[slots[piece], seen].repeat_interleave(group, dim=1).float()
-            value = values[slots[piece], seen].repeat_interleave(group, dim=1).float()
+            key = keys[seen].repeat_interleave(group, dim=1).float()
+            value = values[seen].repeat_interleave(group, dim=1).float()
             query = queries.view(len(slots), tokens, heads, size)[piece, token].float()
             weight = torch.softmax(torch.einsum("hs,nhs->hn", query, key) * scale, dim=-1)
             out[piece, token] = torch.einsum("hn,nhs->hs", weight, value).to(out.dtype)

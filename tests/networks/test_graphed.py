@@ -94,12 +94,12 @@ def test_another_adapter_is_seen_without_building_anew(tiny: Any) -> None:
 
 
 def test_a_slot_grows_with_its_conversation(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedse.networks.decoding.graphed._FIRST_COLUMNS", 64)
+    monkeypatch.setattr("fedse.networks.decoding.paged_cache.PAGE", 64)
     adapter = stirred(tiny)
     usual = played(TransformerPolicy(tiny, slots=3, reply_tokens=6), adapter, 2)
     graphed = Graphed(tiny, slots=3, reply_tokens=6)
     assert played(graphed, adapter, 2) == usual
-    assert graphed._decoder._columns > 64  # type: ignore[attr-defined]
+    assert len(graphed._decoder._cache.stock) > 3, "some conversation must have had a second page"  # type: ignore[attr-defined]
 
 
 def test_random_numbers_on_the_device_are_those_of_the_host() -> None:

@@ -7,7 +7,6 @@ next steps run. Conversations that nobody waits for cost a row in the matrix pro
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
@@ -16,10 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedse.errors import BadInput, GpuFull
 from fedse.networks.decoding.decoder import Drawn, Due
 from fedse.networks.decoding.device_random import signed, uniform_of
 from fedse.networks.decoding.graphed_network import GraphedNetwork
+from fedse.networks.decoding.paged_cache import PagedCache
 from fedse.stopwatch import during
 
 PIECE = 32
@@ -28,7 +27,6 @@ FEW, MANY = 16, 128
 """Pieces in a pass: fixed shapes, because a graph has one."""
 AHEAD = 4
 """Steps that are launched before the host looks at the tokens."""
-_FIRST_COLUMNS = 1024
 _MOST_SHARE = 0.45
 """A network may fill this share of the card: its matrices are there a second time, joined."""
 
@@ -84,16 +82,19 @@ class GraphedDecoder:
         self._slots = slots
         self._end_ids = torch.tensor(sorted(model.chat.end_ids), device=self._device)
         self._stops = model.chat.end_ids
-        self._longest = model.context + PIECE
         self._history = torch.full((AHEAD, slots), -1, device=self._device)
         self._read = self._history.cpu().pin_memory() if self._on_gpu else self._history
         self._log_probs = torch.zeros(AHEAD, slots, dtype=torch.float32, device=self._device)
         self._read_log_probs = self._log_probs.cpu().pin_memory() if self._on_gpu else self._log_probs
         self._cursor = torch.zeros(1, dtype=torch.long, device=self._device)
         self._rows = torch.arange(slots, device=self._device)
-        self._columns = 0
-        self._stored = torch.zeros(0)
-        self._make_room(min(_FIRST_COLUMNS, self._longest))
+        network, longest = self._network, model.context + PIECE
+        self._cache = PagedCache(
+            slots, longest, len(network.layers), network.key_heads, network.head_size, network.dtype, network.device
+        )
+        self._turns = network.turns(longest)
+        self._passes: dict[int, _Pass] = {}
+        self._step: Callable[[], None] | None = None
         self._forget()
 
     @property
@@ -120,31 +121,6 @@ class GraphedDecoder:
             and GraphedNetwork.knows(network)
         )
 
-    def _make_room(self, columns: int) -> None:
-        """Give every slot this many columns. Graphs know addresses, so they are recorded anew."""
-        if self._on_gpu:
-            torch.cuda.synchronize()
-        network, rows = self._network, self._slots + 1
-        shape = (len(network.layers), 2, rows, columns, network.key_heads, network.head_size)
-        self._passes: dict[int, _Pass] = {}
-        self._step: Callable[[], None] | None = None
-        try:
-            grown = torch.zeros(shape, dtype=network.dtype, device=self._device)
-        except torch.OutOfMemoryError as error:
-            needed = math.prod(shape) * network.dtype.itemsize
-            ever = needed < torch.cuda.get_device_properties(self._device).total_memory
-            raise (GpuFull if ever else BadInput)(
-                f"policy.slots: {self._slots} conversations of {columns} tokens need {needed / 2**30:.0f} GiB for keys "
-                f"and values, more than the GPU {'has left' if ever else 'has'}: lower `policy.slots`"
-                f"{', or let other processes leave it first' if ever else ''}."
-            ) from error
-        if self._columns:
-            grown[:, :, :, : self._columns] = self._stored
-        self._stored = grown
-        self._cache = [(keys, values) for keys, values in grown]
-        self._columns = columns
-        self._turns = network.turns(columns)
-
     def _forget(self) -> None:
         count, device = self._slots + 1, self._device
         # Recorded graphs hold these tensors: they are filled, never replaced.
@@ -160,6 +136,7 @@ class GraphedDecoder:
             )
         self._state.live.zero_()
         self._state.adapter.zero_()
+        self._cache.release_all()
         self._left: dict[int, int] = {}
         """Replies under way, with the tokens that each may still get."""
         self._launched = False
@@ -181,18 +158,16 @@ class GraphedDecoder:
         self._state.adapter[slot] = adapter
 
     def close(self, slot: int) -> None:
-        """A slot that is taken again is written from its beginning."""
+        self._cache.release(slot)
 
-    def copy_out(self, slot: int, length: int) -> torch.Tensor:
-        return self._stored[:, :, slot, :length].clone()
+    def copy_out(self, slot: int, length: int) -> Sequence[torch.Tensor]:
+        return self._cache.copy_out(slot, length)
 
-    def copy_in(self, slot: int, content: torch.Tensor) -> None:
-        length = content.shape[2]
-        self._reserve(length)
-        self._stored[:, :, slot, :length] = content
+    def copy_in(self, slot: int, content: Sequence[torch.Tensor]) -> None:
+        self._cache.copy_in(slot, content)
 
     def encode(self, slot: int, ids: Sequence[int]) -> torch.Tensor:
-        self._reserve(len(ids))
+        self._cache.reserve({slot: _filled_up(ids)})
         pieces = _pieces(slot, 0, ids)
         spare = self._slots
         for at in range(0, len(pieces), FEW):
@@ -201,7 +176,9 @@ class GraphedDecoder:
         return recorded.logits[len(chosen) - 1]
 
     def begin(self, due: Sequence[Due]) -> None:
-        self._reserve(max(item.start + len(item.ids) + item.most for item in due))
+        self._cache.reserve(
+            {item.slot: item.start + max(_filled_up(item.ids), len(item.ids) + item.most) for item in due}
+        )
         self._set_state(due)
         pieces, targets = [], []
         for item in due:
@@ -368,12 +345,6 @@ class GraphedDecoder:
         self._history.copy_(history)
         return graph.replay
 
-    def _reserve(self, length: int) -> None:
-        needed = length + PIECE
-        if needed > self._columns:
-            # Doubling moves every key a bounded number of times, however long conversations become.
-            self._make_room(min(max(needed, 2 * self._columns), self._longest))
-
     def _rows_of(self, *rows: Sequence[int]) -> torch.Tensor:
         """Rows of whole numbers on the device. torch reads a list of lists six times as slowly as NumPy reads one list, and
         the GPU would wait for it."""
@@ -384,6 +355,11 @@ class GraphedDecoder:
 
 def _pieces(slot: int, start: int, ids: Sequence[int]) -> list[tuple[int, int, Sequence[int]]]:
     return [(slot, start + at, ids[at : at + PIECE]) for at in range(0, len(ids), PIECE)]
+
+
+def _filled_up(ids: Sequence[int]) -> int:
+    """Tokens of a text's pieces: what fills up the last one is written as well."""
+    return -(-len(ids) // PIECE) * PIECE
 
 
 def _drawn(column: Sequence[int]) -> list[int]:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from fedse.networks.decoding.paged_cache import PagedCache
 from fedse.networks.llama import Linears, Llama, is_plain_llama
 
 _ROTATIONS = ("default", "linear", "llama3")
@@ -130,7 +131,7 @@ class GraphedNetwork:
         slots: torch.Tensor,
         starts: torch.Tensor,
         live: torch.Tensor,
-        cache: list[tuple[torch.Tensor, torch.Tensor]],
+        cache: PagedCache,
         turns: tuple[torch.Tensor, torch.Tensor],
         own: torch.Tensor | None,
     ) -> torch.Tensor:
@@ -142,12 +143,12 @@ class GraphedNetwork:
         positions = (starts[:, None] + torch.arange(tokens, device=ids.device)).flatten()
         hidden = functional.embedding(ids.flatten(), llama.embedding)
         added = None
-        for layer, (keys, values) in zip(self.layers, cache, strict=True):
+        for number, layer in enumerate(self.layers):
             normed = kernels.add_norm(hidden, added, layer.before_attention, epsilon)
             mixed = layer.query_key_value(normed, own)
             norms = None if layer.query_norm is None else (layer.query_norm, layer.key_norm, epsilon)
-            queries = kernels.turn_and_store(mixed, turns, positions, slots, norms, keys, values, llama.heads)
-            seen = kernels.attend(queries, keys, values, starts, slots, live, llama.scale)
+            queries = kernels.turn_and_store(mixed, turns, positions, slots, norms, cache, number, llama.heads)
+            seen = kernels.attend(queries, cache, number, starts, slots, live, llama.scale)
             added = layer.out(seen.flatten(1), own)
             normed = kernels.add_norm(hidden, added, layer.before_feed_forward, epsilon)
             added = layer.down(kernels.silu_times(layer.gate_up(normed, own)), own)

@@ -10,6 +10,8 @@ import torch
 import triton
 import triton.language as tl
 
+from fedse.networks.decoding.paged_cache import UNIT, PagedCache
+
 
 @triton.jit
 def _add_norm(hidden, added, stride, weight, out, epsilon, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr):
@@ -59,8 +61,9 @@ def silu_times(gate_up: torch.Tensor) -> torch.Tensor:
 
 @triton.jit
 def _turn_and_store(
-    mixed, stride, cosine, sine, positions, slots, query_weight, key_weight, queries, keys, values, epsilon, capacity,
-    HEADS: tl.constexpr, KEY_HEADS: tl.constexpr, SIZE: tl.constexpr, NORM: tl.constexpr, TOKENS: tl.constexpr,
+    mixed, stride, cosine, sine, positions, slots, query_weight, key_weight, queries, base, table, width, keys, values,
+    epsilon, HEADS: tl.constexpr, KEY_HEADS: tl.constexpr, SIZE: tl.constexpr, NORM: tl.constexpr, TOKENS: tl.constexpr,
+    PAGE: tl.constexpr, UNIT: tl.constexpr,
 ):  # fmt: skip
     token = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
@@ -70,9 +73,10 @@ def _turn_and_store(
     slot = tl.load(slots + token // TOKENS).to(tl.int64)
     source = mixed + token * stride + head * SIZE
     first, second = tl.load(source + half), tl.load(source + HALF + half)
-    place = (slot * capacity + position) * KEY_HEADS
+    page = base + tl.load(table + slot * width + position // PAGE) * UNIT
+    place = (position % PAGE) * KEY_HEADS
     if head >= HEADS + KEY_HEADS:
-        target = values + (place + head - HEADS - KEY_HEADS) * SIZE
+        target = page + values + (place + head - HEADS - KEY_HEADS) * SIZE
         tl.store(target + half, first)
         tl.store(target + HALF + half, second)
     else:
@@ -86,7 +90,7 @@ def _turn_and_store(
         if head < HEADS:
             target = queries + (token * HEADS + head) * SIZE
         else:
-            target = keys + (place + head - HEADS) * SIZE
+            target = page + keys + (place + head - HEADS) * SIZE
         tl.store(target + half, (a * c - b * s).to(first.dtype))
         tl.store(target + HALF + half, (b * c + a * s).to(first.dtype))
 
@@ -97,31 +101,32 @@ def turn_and_store(
     positions: torch.Tensor,
     slots: torch.Tensor,
     norms: tuple[torch.Tensor, torch.Tensor, float] | None,
-    keys: torch.Tensor,
-    values: torch.Tensor,
+    cache: PagedCache,
+    layer: int,
     heads: int,
 ) -> torch.Tensor:
-    """Turn queries and keys by their positions; keys and values go into the cache, the queries are returned.
+    """Turn queries and keys by their positions; keys and values go into the slots' pages, the queries are returned.
 
     `mixed` is tokens x (queries, keys, values), `turns` cosine and sine of half a head for every position, `positions` one
     number a token, `slots` one number for each run of as many tokens as there are positions for it.
     """
-    _, capacity, key_heads, size = keys.shape
+    *_, page, key_heads, size = cache.base.shape
     tokens = len(positions)
     queries = mixed.new_empty(tokens, heads, size)
     query_weight, key_weight, epsilon = norms or (mixed, mixed, 0.0)
     _turn_and_store[(tokens, heads + 2 * key_heads)](
-        mixed, mixed.stride(0), *turns, positions, slots, query_weight, key_weight, queries, keys, values, epsilon, capacity,
-        heads, key_heads, size, norms is not None, tokens // len(slots), num_warps=1,
+        mixed, mixed.stride(0), *turns, positions, slots, query_weight, key_weight, queries,
+        cache.base, cache.table, cache.table.stride(0), *cache.parts(layer), epsilon,
+        heads, key_heads, size, norms is not None, tokens // len(slots), page, UNIT, num_warps=1,
     )  # fmt: skip
     return queries
 
 
 @triton.jit
 def _attend(
-    queries, keys, values, starts, slots, live, out, scale, capacity,
+    queries, base, table, width, keys, values, starts, slots, live, out, scale,
     TOKENS: tl.constexpr, GROUP: tl.constexpr, KEY_HEADS: tl.constexpr, SIZE: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PRECISION: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PRECISION: tl.constexpr, PAGE: tl.constexpr, UNIT: tl.constexpr,
 ):  # fmt: skip
     piece = tl.program_id(0).to(tl.int64)
     key_head = tl.program_id(1)
@@ -139,29 +144,33 @@ def _attend(
     mixed = tl.zeros((ROWS, SIZE), tl.float32)
     last = tl.minimum((tl.program_id(2) + 1) * ROWS - 1, TOKENS * GROUP - 1) // GROUP
     seen = tl.where(tl.load(live + piece), start + last + 1, 0)
-    base = (slot * capacity * KEY_HEADS + key_head) * SIZE
+    within = tl.arange(0, COLUMNS)[:, None] * (KEY_HEADS * SIZE) + key_head * SIZE + size[None, :]
+    pages = table + slot * width
+    page = tl.load(pages)
     for column in range(0, seen, COLUMNS):
         place = column + tl.arange(0, COLUMNS)
         there = place < seen
-        where = base + place.to(tl.int64)[:, None] * (KEY_HEADS * SIZE) + size[None, :]
-        key = tl.load(keys + where, mask=there[:, None], other=0.0)
+        where = base + (page * UNIT + (column % PAGE) * (KEY_HEADS * SIZE)) + within
+        key = tl.load(where + keys, mask=there[:, None], other=0.0)
         score = tl.dot(query, tl.trans(key), input_precision=PRECISION) * scale
         score = tl.where((place[None, :] <= start + token[:, None]) & there[None, :], score, -float("inf"))
         higher = tl.maximum(most, tl.max(score, axis=1))
         weight = tl.exp(score - higher[:, None])
         fade = tl.exp(most - higher)
         total = total * fade + tl.sum(weight, axis=1)
-        value = tl.load(values + where, mask=there[:, None], other=0.0)
+        value = tl.load(where + values, mask=there[:, None], other=0.0)
         mixed = mixed * fade[:, None] + tl.dot(weight.to(value.dtype), value, input_precision=PRECISION)
         most = higher
+        # One step ahead: a page looked up in the step that reads it would take a stage of the pipeline from its keys.
+        page = tl.load(pages + (column + COLUMNS) // PAGE)
     mixed = mixed / tl.where(total == 0.0, 1.0, total)[:, None]
     tl.store(out + at, mixed.to(out.dtype.element_ty), mask=inside[:, None])
 
 
 def attend(
     queries: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
+    cache: PagedCache,
+    layer: int,
     starts: torch.Tensor,
     slots: torch.Tensor,
     live: torch.Tensor,
@@ -173,14 +182,14 @@ def attend(
     `live` gets anything.
     """
     total, heads, size = queries.shape
-    _, capacity, key_heads, _ = keys.shape
+    *_, page, key_heads, _ = cache.base.shape
     tokens, group = total // len(slots), heads // key_heads
     out = torch.empty_like(queries)
     rows = max(16, min(64, triton.next_power_of_2(tokens * group)))
     precision = "ieee" if queries.dtype == torch.float32 else "tf32"
     _attend[(len(slots), key_heads, triton.cdiv(tokens * group, rows))](
-        queries, keys, values, starts, slots, live, out, scale, capacity,
-        tokens, group, key_heads, size, rows, 64, precision, num_warps=4 if rows > 16 else 2,
+        queries, cache.base, cache.table, cache.table.stride(0), *cache.parts(layer), starts, slots, live, out, scale,
+        tokens, group, key_heads, size, rows, 64, precision, page, UNIT, num_warps=4 if rows > 16 else 2,
     )  # fmt: skip
     return out
 
