@@ -23,8 +23,8 @@ class Fitting:
     """One adapter's round of learning: step it until it is done. Several can be stepped in turn.
 
     Trains what the vector of the pass holds. Without an objective every token of the agent counts alike, which is the mean
-    likelihood of a batch; an objective costs a pass without gradient before each step but the first. `start` is the adapter
-    with which the lesson begins, which the pass holds already.
+    likelihood of a batch; an objective costs a pass without gradient before each step, and one before the first over what
+    it compares with its reference. `start` is that, the adapter with which the lesson begins; the pass holds it already.
     """
 
     def __init__(
@@ -61,18 +61,15 @@ class Fitting:
         explorer = ""
         if objective is not None and start is not None:
             explorer = start.digest()
-            whole = list(micro_batches(examples, self._opening, tokens_at_once))
-            self._before = dict(self._now(whole))
+            compared = [example for example in examples if objective.refers_to(example)]
+            self._before = dict(self._now(list(micro_batches(compared, self._opening, tokens_at_once))))
             if teacher is not None and (taught := [example for example in examples if not example.replayed]):
                 through.begin(replace(teacher.adapter, frozen=start.frozen))
                 parts = micro_batches(taught, self._opening, tokens_at_once)
                 self._taught = {id(example): told for part in parts for example, told in self._told_of(part, teacher)}
                 through.begin(start)
-        self._gaps = [
-            np.abs(self._before[id(example)] - example.drawn)
-            for example in examples
-            if objective is not None and example.drawn is not None and example.explorer == explorer
-        ]
+        self._explorer = explorer
+        self._gaps = self._gaps_of(examples, self._before)
         self._schedule, self._rate = schedule, learning_rate
         self._per_epoch = max(1, int(len(batches) / max(1.0, epochs)))
         self._max_norm, self._proximal_mu = max_grad_norm, proximal_mu
@@ -123,12 +120,15 @@ class Fitting:
                 # On the device: reading each number would make the host wait for the GPU.
                 self._losses[self._steps] += self._pass(part, importance)
             return
+        chosen = [example for part in parts for example in part]
         # Nothing has changed before the first step.
-        now = self._before if self._steps == 0 else dict(self._now(parts))
+        known = self._steps == 0 and all(id(example) in self._before for example in chosen)
+        now = self._before if known else dict(self._now(parts))
+        if self._steps == 0 and not known:
+            self._gaps += self._gaps_of([example for example in chosen if id(example) not in self._before], now)
         batch = [
-            Scored(example, now[id(example)], self._before[id(example)], self._taught.get(id(example)))
-            for part in parts
-            for example in part
+            Scored(example, now[id(example)], self._reference(example, now), self._taught.get(id(example)))
+            for example in chosen
         ]
         weighed = self._objective.weigh(batch)
         self._losses[self._steps] = weighed.loss
@@ -148,6 +148,18 @@ class Fitting:
         self._real += sum(map(len, part))
         self._needed += self._opening + sum(len(example) - self._opening for example in part)
         return loss
+
+    def _reference(self, example: CreditedExample, now: Mapping[int, Values]) -> Values:
+        drawn = now[id(example)] if example.drawn is None else example.drawn
+        return self._before.get(id(example), drawn)
+
+    def _gaps_of(self, examples: Sequence[CreditedExample], found: Mapping[int, Values]) -> list[Values]:
+        """How far apart sampler and learner are, of what the adapter of the lesson's beginning drew."""
+        return [
+            np.abs(found[id(example)] - example.drawn)
+            for example in examples
+            if id(example) in found and example.drawn is not None and example.explorer == self._explorer
+        ]
 
     def _now(self, parts: Sequence[Sequence[Example]]) -> Iterator[tuple[int, Values]]:
         for part in parts:

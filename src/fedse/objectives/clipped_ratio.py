@@ -11,8 +11,9 @@ from typing import Literal
 
 import numpy as np
 
+from fedse.objectives.cases import CreditedExample
 from fedse.objectives.covariance import Covariance, Mask
-from fedse.objectives.objective import Scored, Values, Weighed
+from fedse.objectives.objective import Objective, Scored, Values, Weighed
 
 LossType = Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo"]
 CISPO_HIGH = 5.0
@@ -20,7 +21,7 @@ CISPO_HIGH = 5.0
 
 
 @dataclass(frozen=True)
-class ClippedRatio:
+class ClippedRatio(Objective):
     """Minus the derivative of -min(r A, clip(r) A) + beta (e^d - d - 1), with r the ratio to the probability with which a
     token was drawn and d the reference's log-probability minus the present one; each token times its share of the mean."""
 
@@ -36,6 +37,12 @@ class ClippedRatio:
     """Agent's tokens of the round, by the number of batches."""
     entropy: Covariance | None = None
     entropy_weight: float = 1.0
+
+    def refers_to(self, example: CreditedExample) -> bool:
+        if example.replayed:
+            return False
+        held = self.entropy is not None and self.entropy.way == "kl_cov"
+        return bool(self.beta) or held or example.drawn is None
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:
         compared = [item for item in batch if not item.example.replayed]

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedse.objectives.objective import Scored, Values, Weighed
+from fedse.objectives.objective import Objective, Scored, Values, Weighed
 
 
 @dataclass(frozen=True)
-class DpoLoss:
+class DpoLoss(Objective):
     beta: float
     length_normalized: bool
 

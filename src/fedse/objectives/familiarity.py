@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedse.networks.training.token_packing import Example
-from fedse.objectives.objective import Scored, Values, Weighed
+from fedse.objectives.objective import Objective, Scored, Values, Weighed
 
 
 def replies(example: Example) -> npt.NDArray[np.int64]:
@@ -34,7 +34,7 @@ def familiarity(example: Example, log_probs: Values) -> Values:
 
 
 @dataclass(frozen=True)
-class FamiliarReplay:
+class FamiliarReplay(Objective):
     """The mean likelihood of what is new and of old replies within a band of familiarity."""
 
     above: float

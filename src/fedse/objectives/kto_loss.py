@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedse.objectives.objective import Scored, Weighed, means
+from fedse.objectives.objective import Objective, Scored, Weighed, means
 
 
 @dataclass(frozen=True)
-class KtoLoss:
+class KtoLoss(Objective):
     beta: float
     desirable: float
     undesirable: float

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedse.objectives.objective import Scored, Weighed
+from fedse.objectives.objective import Objective, Scored, Weighed
 
 
 @dataclass(frozen=True)
-class LikelihoodReplay:
+class LikelihoodReplay(Objective):
     limit: float
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:

@@ -28,7 +28,8 @@ class Scored:
     now: Values
     """Under the adapter as it is at this step."""
     before: Values
-    """Under the adapter with which the lesson began: the reference."""
+    """Under the adapter with which the lesson began: the reference. Where the rule does not refer to it, what each token was
+    drawn with stands for it, or `now` where that is not known."""
     taught: LikelyTokens | None = None
     """What the learner's teacher would say in the place of each token, where there is one."""
 
@@ -69,7 +70,12 @@ def means(measured: Mapping[str, Values]) -> dict[str, float]:
 
 
 class Objective(Protocol):
-    """A rule that needs to know how likely the tokens are."""
+    """A rule that needs to know how likely the tokens are. One of your own inherits from this."""
+
+    def refers_to(self, example: CreditedExample) -> bool:
+        """Whether it compares this one with the adapter with which the lesson began, which costs a pass over it."""
+        del example  # All, unless a rule knows better.
+        return True
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:
         """Of the examples behind one step of the optimiser."""

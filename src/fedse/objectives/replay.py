@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fedse.objectives.cases import CreditedExample
 from fedse.objectives.clipped_ratio import ClippedRatio
-from fedse.objectives.objective import Scored, Weighed
+from fedse.objectives.objective import Objective, Scored, Weighed
 from fedse.types import Attempt, Purpose, Trajectory
 
 
@@ -43,12 +44,15 @@ def rescored(
 
 
 @dataclass(frozen=True)
-class WithReplay:
+class WithReplay(Objective):
     """The loss of groups, and `weight` times that of what is replayed, each summed up by itself."""
 
     compared: ClippedRatio
     replayed: ClippedRatio
     weight: float
+
+    def refers_to(self, example: CreditedExample) -> bool:
+        return (self.replayed if example.replayed else self.compared).refers_to(example)
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:
         fresh = [item for item in batch if not item.example.replayed]

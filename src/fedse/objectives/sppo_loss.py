@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedse.objectives.objective import Scored, Weighed, means
+from fedse.objectives.objective import Objective, Scored, Weighed, means
 
 
 @dataclass(frozen=True)
-class SppoLoss:
+class SppoLoss(Objective):
     eta: float
     length_normalized: bool
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedse.networks.training.soft_targets import LikelyTokens, SoftTargets
-from fedse.objectives.objective import Scored, Values, Weighed
+from fedse.objectives.cases import CreditedExample
+from fedse.objectives.objective import Objective, Scored, Values, Weighed
 from fedse.types import Adapter
 
 
@@ -24,10 +25,14 @@ class Teacher(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SoftLabels:
+class SoftLabels(Objective):
     """The mean over tokens of -(1 - share) log p(token) - share * sum of q log p."""
 
     share: float
+
+    def refers_to(self, example: CreditedExample) -> bool:
+        del example  # To none.
+        return False
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:
         tokens = sum(len(item.now) for item in batch)
@@ -37,9 +42,13 @@ class SoftLabels:
 
 
 @dataclass(frozen=True)
-class Divergence:
+class Divergence(Objective):
     """The mean of KL(q || p) over tokens that are taught; beside it, the mean of -log p over replayed ones, by their
     credit."""
+
+    def refers_to(self, example: CreditedExample) -> bool:
+        del example  # To none.
+        return False
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:
         taught = sum(len(item.now) for item in batch if item.taught is not None)

@@ -7,12 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedse.objectives.objective import Scored, Weighed
+from fedse.objectives.cases import CreditedExample
+from fedse.objectives.objective import Objective, Scored, Weighed
 
 
 @dataclass(frozen=True)
-class WeightedLikelihood:
+class WeightedLikelihood(Objective):
     """The mean over the batch's tokens of advantage times negative log-likelihood."""
+
+    def refers_to(self, example: CreditedExample) -> bool:
+        del example  # To none.
+        return False
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:
         tokens = sum(len(item.now) for item in batch)

@@ -55,7 +55,8 @@ def micro_batches(batch: Sequence[E], opening: int, tokens: int) -> Iterator[lis
             part, filled = [], opening
         part.append(example)
         filled += len(example) - opening
-    yield part
+    if part:
+        yield part
 
 
 @dataclass(frozen=True)
