@@ -4,9 +4,10 @@ python benchmarks/rules.py --model nano --recipe recipes/nano.yaml --trajectorie
 python benchmarks/rules.py --model SmolLM2-135M --trajectories 128 --tokens 1024 --batch 32 --epochs 2
 
 Half of the trajectories, taken in turn, count as failures at the task of the one before: so every rule has something to
-compare. Rules differ in how much they learn from in a round; what is told is the time for each token that went through the
-weighted pass, as a ratio to imitation in the same run. A rule needs a pass without gradient over everything before the
-first step, and one more before each later step.
+compare. As in a round of one's own, each has the probabilities with which its tokens were drawn, here by the adapter that
+the lesson begins with. Rules differ in how much they learn from in a round; what is told is the time for each token that
+went through the weighted pass, as a ratio to imitation in the same run. A rule needs a pass without gradient before each
+step, and one with a reference (kto, dpo, sppo) another over everything before the first.
 
 `by_hand` is the yardstick: TRL's loss of `group_policy_gradient` on the same batches with peft and autograd
 (`grpo_by_hand.py`). `likeness` is the cosine between what the two have learned.
@@ -23,11 +24,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from grpo_by_hand import GrpoByHand
 from learning import likeness
 from learning_work import model_of, random_trajectories, trajectories_of_recipe
 
+from fedse.networks.swap import load_adapter, train_only
+from fedse.networks.training.passes import pass_for
+from fedse.networks.training.token_packing import micro_batches
+from fedse.objectives.cases import examples_of
 from fedse.plugins import resolve
 from fedse.types import Adapter, Lesson, Outcome, Trajectory
 
@@ -45,6 +51,21 @@ def in_groups(trajectories: list[Trajectory]) -> list[Trajectory]:
         outcome = Outcome.SUCCESS if won else Outcome.FAILURE
         found.append(replace(trajectory, task=str(number // 2), outcome=outcome, rewards={"world": float(won)}))
     return found
+
+
+def drawn(model: Any, start: Adapter, trajectories: list[Trajectory]) -> list[Trajectory]:
+    """With the probabilities that exploring would have stored."""
+    load_adapter(model.network, start)
+    train_only(model.network, start)
+    through = pass_for(model.network, checkpointing=False)
+    through.begin(start)
+    examples = examples_of(trajectories, model.context)
+    parts = micro_batches(examples, 0, 4_096)
+    values = iter(np.concatenate([through.log_probabilities(part, 0) for part in parts]).tolist())
+    return [
+        replace(item, adapter=start.digest(), log_probs=tuple(next(values) for _ in range(example.agent_tokens)))
+        for item, example in zip(trajectories, examples, strict=True)
+    ]
 
 
 def seconds_of(work: Callable[[], Any], on_gpu: bool) -> tuple[float, float, Any]:
@@ -79,8 +100,8 @@ def main() -> None:
     else:
         words = model.network.get_base_model().config.vocab_size
         shown = random_trajectories(given.trajectories, given.tokens // 2, given.tokens, given.opening, words, 0)
-    fresh = in_groups(shown)
     start = model.initial_adapter(0)
+    fresh = drawn(model, start, in_groups(shown))
     settings = {"epochs": given.epochs, "batch_size": given.batch, "learning_rate": 2e-4}
     learners = {name: resolve("learner", name)(model, **settings) for name in RULES}
     learners[BY_HAND] = GrpoByHand(model, **settings)

@@ -313,6 +313,54 @@ def test_the_gap_between_sampler_and_learner_is_told_where_the_adapter_and_the_d
     assert gap(lesson(0.5, start.digest())) is None
 
 
+@pytest.mark.slow
+def test_only_what_a_rule_compares_with_its_beginning_is_scored_beforehand(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, task = tiny.initial_adapter(3), make_maze().tasks("train")[0]
+    policy = TransformerPolicy(tiny, slots=6, reply_tokens=8)
+    policy.load(start)
+    episodes = [
+        Episode("c", "maze", make_maze, task, Purpose.EXPLORE, 1, number, Sampling(number, 1.0)) for number in range(6)
+    ]
+    played = [
+        replace(item, rewards={"world": item.attempt % 2})
+        for item in Player(policy, tiny.chat, tiny.context).play(episodes, start.digest())
+    ]
+    seen: list[str] = []
+    score, learn = PackedPass.log_probabilities, PackedPass.add_gradient
+
+    def scoring(self: PackedPass, part: Sequence[Example], opening: int) -> Any:
+        seen.extend(["scored"] * len(part))
+        return score(self, part, opening)
+
+    def learning(self: PackedPass, *given: Any, **more: Any) -> Any:
+        seen.append("learned")
+        return learn(self, *given, **more)
+
+    monkeypatch.setattr(PackedPass, "log_probabilities", scoring)
+    monkeypatch.setattr(PackedPass, "add_gradient", learning)
+
+    def told(fresh: list[Trajectory], **options: Any) -> tuple[int, dict[str, float], Adapter]:
+        """Examples that were scored before the first of three steps."""
+        seen.clear()
+        learner = GroupPolicyGradient(tiny, epochs=1, batch_size=2, schedule="constant", **options)
+        adapter, metrics = learner.learn(Lesson(start, [], 0, fresh))  # type: ignore[misc]
+        return seen.index("learned"), metrics, adapter
+
+    of_the_step, known, learned = told(played)
+    assert of_the_step == 2 and known["sampler_gap"] < 1e-5
+    for one, options in ((played, {"beta": 1e-9}), ([replace(item, log_probs=()) for item in played], {})):
+        beforehand, metrics, other = told(one, **options)
+        assert beforehand == 6 and ("sampler_gap" in metrics) == bool(one[0].log_probs)
+        assert metrics["entropy"] == pytest.approx(known["entropy"], rel=1e-4)
+        assert metrics["kl"] == pytest.approx(known["kl"], rel=1e-2, abs=1e-6)
+        for name, tensor in learned.tensors.items():
+            assert other.tensors[name] == pytest.approx(tensor, abs=2e-4)
+    with_demonstrations, _, _ = told(played, imitation=0.5)
+    assert with_demonstrations == 2  # What is imitated is compared with nothing.
+
+
 def test_log_probabilities_are_cut_with_their_conversation() -> None:
     told = replace(
         attempt("x", 1.0), token_ids=(1, 2, 3, 4), train_mask=(False, True, False, True), log_probs=(-1.0, -2.0)
