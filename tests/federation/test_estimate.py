@@ -48,7 +48,8 @@ def test_a_learner_that_draws_shares_is_shown_enough_for_a_step(
         Counting.options.sampling_rate = rate
         Counting.sizes.clear()
         estimate(federation.clients, parts.model, parts.policy, parts.learner, federation.initial_adapter(), 1)
-        assert Counting.sizes and set(Counting.sizes) == {copies * PILOT_EPISODES}
+        assert len(federation.clients) > 1  # All of one world, so that one lesson tells of them all.
+        assert Counting.sizes == [copies * PILOT_EPISODES]
 
 
 def test_an_estimate_grows_with_the_run_and_is_near_its_disk_use(

@@ -46,6 +46,8 @@ def estimate(
     # The library is stored with every round.
     held = 1 + len(clients) * any(getattr(client.adapters.mix, "needs_library", False) for client in clients)
     seconds, written, episodes = 0.0, adapter.size * 4 * held * (rounds + 1), 0
+    # By world: what hundreds of sites with the same world learn from differs in length at most.
+    a_token: dict[str, float] = {}
     for client in clients:
         exploration = client.site.exploration if client.site.learns else None
         explored = exploration.tasks * exploration.attempts * rounds if exploration else 0
@@ -73,7 +75,10 @@ def estimate(
             episodes += played
             # Half of the exploration kept, on top of the demonstrations, is learned from in every later round.
             remembered = rounds * _begins_with(client, place, world) + explored * (rounds + 1) / 4
-            seconds += remembered * [_learning_time(learner, adapter, pilot) for _ in range(times)][-1]
+            if label not in a_token:
+                a_token[label] = [_learning_time(learner, adapter, pilot) for _ in range(times)][-1]
+            tokens = sum(len(item.token_ids) for item in pilot) / len(pilot)
+            seconds += remembered * tokens * a_token[label]
     return Estimate(seconds, written, episodes)
 
 
@@ -119,14 +124,14 @@ def _decoding_speed(clients: Sequence[Client], model: Model, policy: Policy) -> 
 
 
 def _learning_time(learner: Learner, adapter: Adapter, pilot: Sequence[Trajectory]) -> float:
-    """Seconds a round spends on one remembered trajectory."""
+    """Seconds a round spends on one token of what is remembered."""
     # Where each step draws a share of what is remembered, as few as these would leave the steps empty, and only their fixed
     # costs would be measured.
     share = getattr(getattr(learner, "options", None), "sampling_rate", 1.0)
     shown = [*pilot] * (min(MOST_COPIES, round(1 / share)) if isinstance(share, float) and 0 < share <= 1 else 1)
     began = time.perf_counter()
     learner.learn(Lesson(adapter, shown, 0, secret=bytes(32)))  # Nothing of it leaves, so that no secret is needed.
-    return (time.perf_counter() - began) / len(shown)
+    return (time.perf_counter() - began) / sum(len(item.token_ids) for item in shown)
 
 
 def _bytes(trajectories: Sequence[Trajectory]) -> int:
