@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedse.adapters.means import mean_of
 from fedse.adapters.packing import pack, unpack
 from fedse.adapters.plan import sent, withholds
 from fedse.adapters.rounding import decode, encode
@@ -29,7 +30,6 @@ from fedse.clients.trials import TriesOut
 from fedse.errors import BadInput
 from fedse.experiments.transfer import own_adapter
 from fedse.federation.server import Server
-from fedse.mixes.clustered import mean_of
 from fedse.protocols import Aggregator
 from fedse.runs.shared_adapter import mean_of_last
 from fedse.types import Adapter, Sent

@@ -1,7 +1,7 @@
 """Clusters: sites that learned in the same directions find each other, and each begins with the mean of its own group.
 
     d_ij  = 1 - |U_i^T U_j|^2 / r, mean over the modules        HiLoRA's distance between the columns of B_i and B_j
-    begin = mean of A_j and of B_j over the group of the client, itself included
+    begin = mean of A_j and of B_j over the group of the client, itself included (+ the common step, `common_step.py`)
 
 The server sends what each client sent last; every client makes the same groups of it (`clusters.py`), so nobody decides for
 the others. Where no groups stand out, and for a client that has not sent anything yet, it is the broadcast adapter. HiLoRA
@@ -14,43 +14,40 @@ Helps: where several sites have the same kind of world, and others a different o
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 from pydantic import Field
 
 from fedse.adapters.plan import factor
 from fedse.aggregators.subspaces import subspace_distances
-from fedse.mixes.broadcast import Broadcast
 from fedse.mixes.clusters import clusters
-from fedse.plugins import PluginOptions
-from fedse.types import Adapter, Sent, Tensors
+from fedse.mixes.common_step import CommonStep, CommonStepOptions
+from fedse.plugins.schedules import Ramp, Scheduled
+from fedse.types import Sent
 
 
-class ClusteredOptions(PluginOptions):
+class ClusteredOptions(CommonStepOptions):
     """When groups are believed."""
 
     least: float = Field(default=0.01, ge=0, le=1)
     """Smallest mean silhouette of a division into groups; below it everybody takes the broadcast adapter."""
+    weight: Annotated[float | Ramp, Scheduled(least=0)] = 0.0
+    """Factor of the step from the mean of all clients to the broadcast adapter, which is added to the group's mean."""
 
 
-class Clustered(Broadcast):
+class Clustered(CommonStep):
     """The mean of the clients whose adapters write in the same directions."""
 
     Options = ClusteredOptions
-    needs_others = True
-    needs_library = True
     needs_lora = True
-    own_mixture = True
 
-    def __init__(self, client: str, seed: int, least: float = 0.01) -> None:
-        super().__init__(client, seed)
+    def __init__(self, client: str, seed: int, least: float = 0.01, weight: float | Ramp = 0.0) -> None:
+        super().__init__(client, seed, weight)
         self.least = least
 
-    def compose(self, sent: Sent, kept: Tensors) -> Adapter:
-        members = self.members(sent)
-        return super().compose(sent, {**kept, **mean_of([sent.library[name] for name in members])})
-
     def members(self, sent: Sent) -> list[str]:
-        """Names of those whose mean this client begins with; nobody where that is the broadcast adapter."""
+        """Of its own group; nobody where no groups stand out."""
         names = sorted(sent.library)
         if self.client not in names:
             return []
@@ -61,12 +58,3 @@ class Clustered(Broadcast):
         groups = clusters(distances, self.least)
         own = next(group for group in groups if names.index(self.client) in group)
         return [names[number] for number in own] if len(groups) > 1 else []
-
-
-def mean_of(adapters: list[Tensors]) -> Tensors:
-    """Tensor by tensor; nothing of none."""
-    names = adapters[0].keys() if adapters else ()
-    return {
-        name: np.asarray(np.mean([each[name] for each in adapters], axis=0, dtype=np.float64), dtype=np.float32)
-        for name in names
-    }

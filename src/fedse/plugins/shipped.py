@@ -79,6 +79,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "fedalt": "fedse.mixes.fedalt:FedAlt",
         "blend": "fedse.mixes.blend:Blend",
         "clustered": "fedse.mixes.clustered:Clustered",
+        "common_step": "fedse.mixes.common_step:CommonStep",
         "defer_to_best": "fedse.mixes.defer_to_best:DeferToBest",
         "weight_by_gain": "fedse.mixes.weight_by_gain:WeightByGain",
     },
