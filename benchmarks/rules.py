@@ -6,8 +6,8 @@ python benchmarks/rules.py --model SmolLM2-135M --trajectories 128 --tokens 1024
 Half of the trajectories, taken in turn, count as failures at the task of the one before: so every rule has something to
 compare. As in a round of one's own, each has the probabilities with which its tokens were drawn, here by the adapter that
 the lesson begins with. Rules differ in how much they learn from in a round; what is told is the time for each token that
-went through the weighted pass, as a ratio to imitation in the same run. A rule needs a pass without gradient before each
-step, and one with a reference (kto, dpo, sppo) another over everything before the first.
+went through the weighted pass, as a ratio to imitation in the same run. A rule needs a pass without gradient over each
+batch; one with a reference (kto, dpo, sppo) another over everything at the beginning, which serves the first batch too.
 
 `by_hand` is the yardstick: TRL's loss of `group_policy_gradient` on the same batches with peft and autograd
 (`grpo_by_hand.py`). `likeness` is the cosine between what the two have learned.

@@ -52,6 +52,22 @@ def test_a_learner_that_draws_shares_is_shown_enough_for_a_step(
         assert Counting.sizes == [copies * PILOT_EPISODES]
 
 
+def test_worlds_that_differ_in_more_than_their_tasks_are_measured_apart(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    worlds = [{"name": "maze", "rules": rules} for rules in ("full", "brief", "brief")]
+    sites = {f"site{number}": {"worlds": [world]} for number, world in enumerate(worlds)}
+    experiment = table_experiment(learner=f"{__name__}:Counting", clients=sites)
+    parts = build_components(experiment)
+    federation = assemble(
+        experiment, parts, RunFolder.create(tmp_path / "apart", experiment.to_yaml(), experiment.digest())
+    )
+    Counting.options.sampling_rate = 1.0
+    Counting.sizes.clear()
+    estimate(federation.clients, parts.model, parts.policy, parts.learner, federation.initial_adapter(), 1)
+    assert len(Counting.sizes) == 2
+
+
 def test_an_estimate_grows_with_the_run_and_is_near_its_disk_use(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:

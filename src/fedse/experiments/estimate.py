@@ -46,8 +46,8 @@ def estimate(
     # The library is stored with every round.
     held = 1 + len(clients) * any(getattr(client.adapters.mix, "needs_library", False) for client in clients)
     seconds, written, episodes = 0.0, adapter.size * 4 * held * (rounds + 1), 0
-    # By world: what hundreds of sites with the same world learn from differs in length at most.
-    a_token: dict[str, float] = {}
+    # Hundreds of sites may have worlds that are alike, and what one learns from costs what the others' does.
+    a_token: dict[tuple[str, str, int], float] = {}
     for client in clients:
         exploration = client.site.exploration if client.site.learns else None
         explored = exploration.tasks * exploration.attempts * rounds if exploration else 0
@@ -75,10 +75,13 @@ def estimate(
             episodes += played
             # Half of the exploration kept, on top of the demonstrations, is learned from in every later round.
             remembered = rounds * _begins_with(client, place, world) + explored * (rounds + 1) / 4
-            if label not in a_token:
-                a_token[label] = [_learning_time(learner, adapter, pilot) for _ in range(times)][-1]
-            tokens = sum(len(item.token_ids) for item in pilot) / len(pilot)
-            seconds += remembered * tokens * a_token[label]
+            tokens = _tokens(pilot, model) / len(pilot)
+            # A token of a long conversation costs more, or less where more of it is a beginning that all share.
+            kind = label, world.rules, round(tokens).bit_length()
+            if kind not in a_token:
+                measured = [_learning_time(learner, adapter, pilot) for _ in range(times)][-1]
+                a_token[kind] = measured / _tokens(pilot, model)
+            seconds += remembered * tokens * a_token[kind]
     return Estimate(seconds, written, episodes)
 
 
@@ -124,14 +127,19 @@ def _decoding_speed(clients: Sequence[Client], model: Model, policy: Policy) -> 
 
 
 def _learning_time(learner: Learner, adapter: Adapter, pilot: Sequence[Trajectory]) -> float:
-    """Seconds a round spends on one token of what is remembered."""
+    """Seconds of a lesson of these."""
     # Where each step draws a share of what is remembered, as few as these would leave the steps empty, and only their fixed
     # costs would be measured.
     share = getattr(getattr(learner, "options", None), "sampling_rate", 1.0)
     shown = [*pilot] * (min(MOST_COPIES, round(1 / share)) if isinstance(share, float) and 0 < share <= 1 else 1)
     began = time.perf_counter()
     learner.learn(Lesson(adapter, shown, 0, secret=bytes(32)))  # Nothing of it leaves, so that no secret is needed.
-    return (time.perf_counter() - began) / sum(len(item.token_ids) for item in shown)
+    return (time.perf_counter() - began) * len(pilot) / len(shown)
+
+
+def _tokens(trajectories: Sequence[Trajectory], model: Model) -> int:
+    """That are learned from: what lies beyond the context is cut off."""
+    return sum(min(len(item.token_ids), model.context) for item in trajectories)
 
 
 def _bytes(trajectories: Sequence[Trajectory]) -> int:

@@ -23,8 +23,8 @@ class Fitting:
     """One adapter's round of learning: step it until it is done. Several can be stepped in turn.
 
     Trains what the vector of the pass holds. Without an objective every token of the agent counts alike, which is the mean
-    likelihood of a batch; an objective costs a pass without gradient before each step, and one before the first over what
-    it compares with its reference. `start` is that, the adapter with which the lesson begins; the pass holds it already.
+    likelihood of a batch; an objective costs a pass without gradient over each batch, and over what it refers to one at the
+    beginning, which then serves the first step too. `start` is what the lesson begins with, and what the pass holds already.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Fitting:
         explorer = ""
         if objective is not None and start is not None:
             explorer = start.digest()
-            compared = [example for example in examples if objective.refers_to(example)]
+            compared = [example for example in examples if objective.refers_to(example, _drew(explorer, example))]
             self._before = dict(self._now(list(micro_batches(compared, self._opening, tokens_at_once))))
             if teacher is not None and (taught := [example for example in examples if not example.replayed]):
                 through.begin(replace(teacher.adapter, frozen=start.frozen))
@@ -122,10 +122,11 @@ class Fitting:
             return
         chosen = [example for part in parts for example in part]
         # Nothing has changed before the first step.
-        known = self._steps == 0 and all(id(example) in self._before for example in chosen)
-        now = self._before if known else dict(self._now(parts))
-        if self._steps == 0 and not known:
-            self._gaps += self._gaps_of([example for example in chosen if id(example) not in self._before], now)
+        known = self._before if self._steps == 0 else {}
+        missing = [[example for example in part if id(example) not in known] for part in parts]
+        now = {**known, **dict(self._now([part for part in missing if part]))}
+        if self._steps == 0:
+            self._gaps += self._gaps_of([example for part in missing for example in part], now)
         batch = [
             Scored(example, now[id(example)], self._reference(example, now), self._taught.get(id(example)))
             for example in chosen
@@ -158,7 +159,7 @@ class Fitting:
         return [
             np.abs(found[id(example)] - example.drawn)
             for example in examples
-            if id(example) in found and example.drawn is not None and example.explorer == self._explorer
+            if id(example) in found and example.drawn is not None and _drew(self._explorer, example)
         ]
 
     def _now(self, parts: Sequence[Sequence[Example]]) -> Iterator[tuple[int, Values]]:
@@ -195,6 +196,11 @@ class Fitting:
             },
             **({"sampler_gap": float(np.concatenate(self._gaps).mean())} if self._gaps else {}),
         }
+
+
+def _drew(explorer: str, example: CreditedExample) -> bool:
+    """Whether this adapter did, with probabilities that are stored."""
+    return example.drawn is not None and example.explorer == explorer
 
 
 def _passes(epochs: float) -> list[float]:

@@ -38,11 +38,11 @@ class ClippedRatio(Objective):
     entropy: Covariance | None = None
     entropy_weight: float = 1.0
 
-    def refers_to(self, example: CreditedExample) -> bool:
+    def refers_to(self, example: CreditedExample, known: bool) -> bool:
         if example.replayed:
             return False
         held = self.entropy is not None and self.entropy.way == "kl_cov"
-        return bool(self.beta) or held or example.drawn is None
+        return bool(self.beta) or held or not known
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:
         compared = [item for item in batch if not item.example.replayed]

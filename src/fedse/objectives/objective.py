@@ -28,8 +28,8 @@ class Scored:
     now: Values
     """Under the adapter as it is at this step."""
     before: Values
-    """Under the adapter with which the lesson began: the reference. Where the rule does not refer to it, what each token was
-    drawn with stands for it, or `now` where that is not known."""
+    """Under the adapter with which the lesson began: the reference. Where the rule does not ask for it (`refers_to`), what
+    each token was drawn with stands for it, or `now` where that is not known."""
     taught: LikelyTokens | None = None
     """What the learner's teacher would say in the place of each token, where there is one."""
 
@@ -72,9 +72,10 @@ def means(measured: Mapping[str, Values]) -> dict[str, float]:
 class Objective(Protocol):
     """A rule that needs to know how likely the tokens are. One of your own inherits from this."""
 
-    def refers_to(self, example: CreditedExample) -> bool:
-        """Whether it compares this one with the adapter with which the lesson began, which costs a pass over it."""
-        del example  # All, unless a rule knows better.
+    def refers_to(self, example: CreditedExample, known: bool) -> bool:
+        """Whether it wants this one scored under the adapter with which the lesson begins, which costs a pass over it.
+        `known`: that very adapter drew it, and its probabilities are stored, so that only rounding would differ."""
+        del example, known  # All, unless a rule knows better.
         return True
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:

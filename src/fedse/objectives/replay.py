@@ -51,8 +51,10 @@ class WithReplay(Objective):
     replayed: ClippedRatio
     weight: float
 
-    def refers_to(self, example: CreditedExample) -> bool:
-        return (self.replayed if example.replayed else self.compared).refers_to(example)
+    def refers_to(self, example: CreditedExample, known: bool) -> bool:
+        if example.replayed:  # Its own rule weighs it as if it were of this round.
+            return self.replayed.refers_to(replace(example, replayed=False), known)
+        return self.compared.refers_to(example, known)
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:
         fresh = [item for item in batch if not item.example.replayed]

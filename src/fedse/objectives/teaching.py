@@ -30,8 +30,8 @@ class SoftLabels(Objective):
 
     share: float
 
-    def refers_to(self, example: CreditedExample) -> bool:
-        del example  # To none.
+    def refers_to(self, example: CreditedExample, known: bool) -> bool:
+        del example, known  # To none.
         return False
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:
@@ -46,8 +46,8 @@ class Divergence(Objective):
     """The mean of KL(q || p) over tokens that are taught; beside it, the mean of -log p over replayed ones, by their
     credit."""
 
-    def refers_to(self, example: CreditedExample) -> bool:
-        del example  # To none.
+    def refers_to(self, example: CreditedExample, known: bool) -> bool:
+        del example, known  # To none.
         return False
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:

@@ -15,8 +15,8 @@ from fedse.objectives.objective import Objective, Scored, Weighed
 class WeightedLikelihood(Objective):
     """The mean over the batch's tokens of advantage times negative log-likelihood."""
 
-    def refers_to(self, example: CreditedExample) -> bool:
-        del example  # To none.
+    def refers_to(self, example: CreditedExample, known: bool) -> bool:
+        del example, known  # To none.
         return False
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:

@@ -115,9 +115,9 @@ class PassGraphs:
             return self._graphs[sizes].of(numbers, factors).clone(), sizes.tokens
 
     def log_probabilities(self, pack: Pack) -> torch.Tensor | None:
-        """Of the pack's targets, without a gradient. None where it would take sizes that no gradient goes through: a
-        recording pays where the same sizes come again, and whoever only scores may come once."""
-        sizes = fitting(Sizes.of_pack(pack), [*self._graphs, *self._planned])
+        """Of the pack's targets, without a gradient. None in sizes that no recorded gradient has: a recording pays where the
+        same sizes come again, and whoever only scores may come once."""
+        sizes = fitting(Sizes.of_pack(pack), self._graphs)
         if sizes is None:
             return None
         numbers = filled(pack, sizes)
@@ -137,7 +137,7 @@ class PassGraphs:
         with during("recording", whole=True):
             held = torch.from_numpy(numbers).to(device)
             importance = torch.from_numpy(factors).to(device)
-            if not self._graphs and not self._scoring:
+            if not self._graphs:
                 self._set_up(unfilled(held, importance, sizes))
             graph = torch.cuda.CUDAGraph()
             # Relaxed: a kernel may be compiled or loaded for these sizes, which is harmless while a graph is recorded.

@@ -163,8 +163,8 @@ class PackedPass:
 
 class RecordedPass(PackedPass):
     """The same as CUDA graphs of fixed sizes: small networks are otherwise limited by launching their kernels. With soft
-    targets, through an inner layer and for units apart, nothing is recorded; without a gradient, what has the sizes of
-    what is learned from."""
+    targets, through an inner layer and for units apart, nothing is recorded; without a gradient, what fits into
+    the sizes of a recorded gradient."""
 
     def __init__(self, vector: LoraVector, llama: PackedLlama) -> None:
         super().__init__(vector, llama)
