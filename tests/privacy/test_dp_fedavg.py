@@ -58,6 +58,12 @@ def test_one_site_adds_no_more_than_its_share_of_the_clip_and_the_noise_is_as_lo
     assert stats.kstest(noise / (8.0 * 0.5), "norm").pvalue > 0.001
 
 
+def test_the_servers_rate_lengthens_mean_and_noise_alike_and_costs_nothing() -> None:
+    updates = sent(np.linspace(0.1, 3.0, 30))
+    np.testing.assert_allclose(change(updates, learning_rate=5.0), 5 * change(updates), rtol=1e-4, atol=1e-6)
+    assert DpFedAvg(learning_rate=5.0).spent(7) == DpFedAvg().spent(7)
+
+
 def test_sites_count_with_their_chance_whatever_they_send_and_others_leave_no_trace() -> None:
     counted = []
     for seed in range(20):

@@ -2,7 +2,8 @@
 
     each site's update counts with chance q, in secret
     change_k = adapter_k - broadcast, cut to a length of `clip`
-    next     = broadcast + ( sum over those that count of change_k  +  N(0, (noise_multiplier * clip)^2) ) / (q * sites)
+    mean     = ( sum over those that count of change_k  +  N(0, (noise_multiplier * clip)^2) ) / (q * sites)
+    next     = broadcast + learning_rate * mean
 
 The divisor is a number of the experiment and not of those who sent: one site more or less changes the sum by `clip` at most.
 Epsilon bounds what all broadcast adapters together tell about everything that one site ever sent (Poisson sampling, privacy
@@ -10,6 +11,8 @@ loss distributions), as if every site had answered every round. It trusts the se
 Cost: traffic as `mean`; the server reads each update twice and draws a normal number for each value.
 Helps: with hundreds of sites. The noise on the mean is about sqrt(values) * noise_multiplier / (q * sites) times as long as
 the longest mean change, so a handful of sites would send each other noise alone: that is refused when a run begins.
+The mean of many short lessons is shorter still: a `learning_rate` above 1 makes up for it. It comes after the noise, so that
+epsilon is the same, and lengthens the noise too.
 """
 
 from __future__ import annotations
@@ -39,6 +42,8 @@ class DpFedAvgOptions(NoisyMeanOptions):
 
     sampling_rate: float = Field(default=1.0, gt=0, le=1)
     """Chance of each site's update to count in a round, drawn in secret by the server. The others have learned in vain."""
+    learning_rate: float = Field(default=1.0, gt=0)
+    """Factor of the server's step, noise and all."""
 
 
 class DpFedAvg(Rule):
@@ -67,7 +72,7 @@ class DpFedAvg(Rule):
             if chances[update.client] < told.sampling_rate:
                 total += change * min(1.0, told.clip / norm) if norm else 0.0
         total += random.normal(len(total)) * (told.noise_multiplier * told.clip)
-        vector = broadcast + total / self.expected(self.sites or len(updates))
+        vector = broadcast + told.learning_rate * total / self.expected(self.sites or len(updates))
         numbers = {"epsilon": self.spent(state.round + 1), "shortened": float(shortened)}
         return self.following(state, vector.astype(np.float32)), numbers
 

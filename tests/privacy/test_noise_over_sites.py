@@ -17,8 +17,8 @@ def written(path: Path, content: Any) -> None:
 
 
 def test_sites_differ_in_their_part_and_runs_in_their_noise_alone(benchmarks: Callable[[str], ModuleType]) -> None:
-    many = benchmarks("many_sites")
-    one, other = (many.together("same", noise, 1, 2).model_dump() for noise in (0.5, 2.0))
+    many = benchmarks("noise_over_sites")
+    one, other = (many.together("same", noise, 10.0, 1, 2).model_dump() for noise in (0.5, 2.0))
     parts = [(site["worlds"][0]["name"], site["training"]["part"]) for site in one["clients"].values()]
     assert len(set(parts)) == len(parts) == sum(many.PARTS.values()) > 200
     assert one["aggregator"] != other["aggregator"]
@@ -28,7 +28,7 @@ def test_sites_differ_in_their_part_and_runs_in_their_noise_alone(benchmarks: Ca
 def test_a_row_has_the_last_epsilon_and_the_mean_over_worlds(
     benchmarks: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    many = benchmarks("many_sites")
+    many = benchmarks("noise_over_sites")
     for number, epsilon in ((1, 3.0), (2, 5.0)):
         told = {"epsilon": epsilon, "update_norm": {"a": 1.0, "b": 3.0, "c": 2.5}, "mean_update_norm": number / 10}
         written(tmp_path / f"sites_1_s1/rounds/{number:04}/report.json", {"round": number, "diagnostics": told})

@@ -1,8 +1,8 @@
 """What noise on the mean of hundreds of sites leaves of success (`aggregator: dp_fedavg`), with a language model.
 
-python benchmarks/many_sites.py run --noise 0.5 --seed 1        260 sites with nano, and a test of what they made together
-python benchmarks/many_sites.py run --seed 1                    the same test before any round
-python benchmarks/many_sites.py table runs/sites_* --output docs/results/many_sites.json
+python benchmarks/noise_over_sites.py run --noise 0.5 --rate 10       260 sites with nano, and a test of what they made together
+python benchmarks/noise_over_sites.py run                             the same test before any round
+python benchmarks/noise_over_sites.py table runs/sites_* --output docs/results/noise_over_sites.json
 
 Each site has up to four demonstrations of its own in one of three worlds and does not explore, so that noise is all that
 differs. No two sites have a training task in common. The shared adapter of the last round then plays the test tasks of the
@@ -30,7 +30,7 @@ def worlds() -> dict[str, Any]:
     return {name: site["worlds"] for name, site in yaml.safe_load(RECIPE.read_text())["clients"].items()}
 
 
-def together(name: str, noise: float, seed: int, rounds: int) -> fedse.Experiment:
+def together(name: str, noise: float, rate: float, seed: int, rounds: int) -> fedse.Experiment:
     sites = {
         f"{world}_{part}": {"worlds": worlds()[world], "training": {"part": part, "of": parts}}
         for world, parts in PARTS.items()
@@ -46,7 +46,14 @@ def together(name: str, noise: float, seed: int, rounds: int) -> fedse.Experimen
         start={"name": "demonstrations", "tasks": 4},
         evaluation={"tasks": 1, "tasks_per_round": 0, "test_tasks": 0},
         learner={"learning_rate": 5e-3, "batch_size": 4},
-        aggregator={"name": "dp_fedavg", "clip": 0.6, "noise_multiplier": noise, "factors": "B", "simulation": True},
+        aggregator={
+            "name": "dp_fedavg",
+            "clip": 0.6,
+            "noise_multiplier": noise,
+            "learning_rate": rate,
+            "factors": "B",
+            "simulation": True,
+        },
         checks={"max_ratio": None},
     )
 
@@ -85,10 +92,10 @@ def row(folder: Path) -> dict[str, Any]:
 
 
 def run(given: argparse.Namespace) -> None:
-    name = f"sites_{'before' if given.noise is None else f'{given.noise:g}'}_s{given.seed}"
+    name = f"sites_{'before' if given.noise is None else f'{given.noise:g}_rate_{given.rate:g}'}_s{given.seed}"
     adapter = None
     if given.noise is not None:
-        made = fedse.run(together(name, given.noise, given.seed, given.rounds), given.runs)
+        made = fedse.run(together(name, given.noise, given.rate, given.seed, given.rounds), given.runs)
         adapter = made.folder / f"rounds/{given.rounds:04}/adapter"
     fedse.run(tested(name + TEST, given.seed, adapter), given.runs)
 
@@ -108,6 +115,7 @@ def main() -> None:
     commands = options.add_subparsers(required=True)
     running = commands.add_parser("run")
     running.add_argument("--noise", type=float, help="noise_multiplier; without it, the test before any round")
+    running.add_argument("--rate", type=float, default=1.0, help="of the server's step")
     running.add_argument("--seed", type=int, default=1)
     running.add_argument("--rounds", type=int, default=6)
     running.add_argument("--runs", type=Path, default=Path("runs"))
