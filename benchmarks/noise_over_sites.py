@@ -1,7 +1,7 @@
 """What noise on the mean of hundreds of sites leaves of success (`aggregator: dp_fedavg`), with a language model.
 
-python benchmarks/noise_over_sites.py run --noise 0.5 --rate 10       260 sites with nano, and a test of what they made together
-python benchmarks/noise_over_sites.py run                             the same test before any round
+python benchmarks/noise_over_sites.py run --noise 0.5 --rate 10    260 sites with nano, and a test of their shared adapter
+python benchmarks/noise_over_sites.py run                          the same test before any round
 python benchmarks/noise_over_sites.py table runs/sites_* --output docs/results/noise_over_sites.json
 
 Each site has up to four demonstrations of its own in one of three worlds and does not explore, so that noise is all that
