@@ -29,8 +29,10 @@ from fedse.objectives.cases import Case, CreditedExample, examples_of
 from fedse.objectives.clipped_ratio import ClippedRatio
 from fedse.objectives.covariance import Covariance
 from fedse.objectives.dpo_loss import DpoLoss
+from fedse.objectives.familiarity import FamiliarReplay
 from fedse.objectives.groups import advantages, groups_of, uniform_share, win_shares
 from fedse.objectives.kto_loss import KtoLoss
+from fedse.objectives.likelihood_replay import LikelihoodReplay
 from fedse.objectives.objective import Objective, Scored, Weighed
 from fedse.objectives.replay import WithReplay
 from fedse.objectives.sppo_loss import SppoLoss
@@ -386,8 +388,13 @@ def ratio(beta: float = 0.0, imitation: float = 0.0, entropy: Covariance | None 
         ratio(imitation=0.5),
         ratio(imitation=0.5, entropy=Covariance("kl_cov", 0.2)),
         WeightedLikelihood(),
+        FamiliarReplay(0.0, 0.015),
+        LikelihoodReplay(2.0),
     ],
-    ids=["replay", "replay and divergence", "replay and kl_cov", "imitation", "imitation and kl_cov", "likelihood"],
+    ids=[
+        *("replay", "replay and divergence", "replay and kl_cov", "imitation", "imitation and kl_cov", "likelihood"),
+        *("familiar", "likelihood_replay"),
+    ],
 )
 def test_what_is_not_scored_beforehand_would_not_have_changed_what_is_learned(
     tiny: Any, objective: Objective, monkeypatch: pytest.MonkeyPatch

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedse.networks.training.token_packing import Example
+from fedse.objectives.cases import CreditedExample
 from fedse.objectives.objective import Objective, Scored, Values, Weighed
 
 
@@ -39,6 +40,10 @@ class FamiliarReplay(Objective):
 
     above: float
     most: float
+
+    def refers_to(self, example: CreditedExample, known: bool) -> bool:
+        del known  # Bounds are sharp, and rounding could cross one.
+        return example.replayed
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:
         counted = [self.counts(item) for item in batch]

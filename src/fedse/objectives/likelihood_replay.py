@@ -12,12 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedse.objectives.cases import CreditedExample
 from fedse.objectives.objective import Objective, Scored, Weighed
 
 
 @dataclass(frozen=True)
 class LikelihoodReplay(Objective):
     limit: float
+
+    def refers_to(self, example: CreditedExample, known: bool) -> bool:
+        return example.drawn is not None and not known
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:
         tokens = sum(len(item.now) for item in batch)
