@@ -56,6 +56,18 @@ def make_maze() -> Maze:
     return Maze(rules="brief", observation_length="brief", turn_limit=4)
 
 
+def attempts(tiny: Any, start: Adapter, number: int, temperature: float = 1.0, adapter: str = "") -> list[Trajectory]:
+    """At one task, by `start`; `adapter` is the digest that they are said to be from."""
+    policy, task = TransformerPolicy(tiny, slots=number, reply_tokens=8), make_maze().tasks("train")[0]
+    policy.load(start)
+    episodes = [
+        Episode("c", "maze", make_maze, task, Purpose.EXPLORE, 1, each, Sampling(each, temperature))
+        for each in range(number)
+    ]
+    played = Player(policy, tiny.chat, tiny.context).play(episodes, adapter or start.digest())
+    return [replace(item, rewards={"world": item.attempt % 2}) for item in played]
+
+
 def scored(credits: Sequence[float], replayed: Sequence[bool] = (), spread: float = 0.3) -> list[Scored]:
     random = np.random.default_rng(3)
     found = []
@@ -293,17 +305,10 @@ def test_attempts_that_do_not_differ_teach_nothing_and_the_learner_abstains(tiny
 def test_the_gap_between_sampler_and_learner_is_told_where_the_adapter_and_the_distribution_are_the_same(
     tiny: Any,
 ) -> None:
-    start, task = tiny.initial_adapter(3), make_maze().tasks("train")[0]
-    policy = TransformerPolicy(tiny, slots=6, reply_tokens=8)
-    policy.load(start)
+    start = tiny.initial_adapter(3)
 
     def lesson(temperature: float, adapter: str) -> Lesson:
-        episodes = [
-            Episode("c", "maze", make_maze, task, Purpose.EXPLORE, 1, number, Sampling(number, temperature))
-            for number in range(6)
-        ]
-        played = Player(policy, tiny.chat, tiny.context).play(episodes, adapter)
-        return Lesson(start, [], 0, [replace(item, rewards={"world": item.attempt % 2}) for item in played])
+        return Lesson(start, [], 0, attempts(tiny, start, 6, temperature, adapter))
 
     def gap(given: Lesson) -> float | None:
         _, metrics = GroupPolicyGradient(tiny, epochs=1).learn(given)  # type: ignore[misc]
@@ -323,16 +328,8 @@ def test_the_gap_between_sampler_and_learner_is_told_where_the_adapter_and_the_d
 def test_only_what_a_rule_compares_with_its_beginning_is_scored_beforehand(
     tiny: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, task = tiny.initial_adapter(3), make_maze().tasks("train")[0]
-    policy = TransformerPolicy(tiny, slots=6, reply_tokens=8)
-    policy.load(start)
-    episodes = [
-        Episode("c", "maze", make_maze, task, Purpose.EXPLORE, 1, number, Sampling(number, 1.0)) for number in range(6)
-    ]
-    played = [
-        replace(item, rewards={"world": item.attempt % 2})
-        for item in Player(policy, tiny.chat, tiny.context).play(episodes, start.digest())
-    ]
+    start = tiny.initial_adapter(3)
+    played = attempts(tiny, start, 6)
     seen: list[str] = []
     score, learn = PackedPass.log_probabilities, PackedPass.add_gradient
 
@@ -388,7 +385,7 @@ def ratio(beta: float = 0.0, imitation: float = 0.0, entropy: Covariance | None 
         ratio(imitation=0.5),
         ratio(imitation=0.5, entropy=Covariance("kl_cov", 0.2)),
         WeightedLikelihood(),
-        FamiliarReplay(0.0, 0.015),
+        FamiliarReplay(0.004, 1.0),
         LikelihoodReplay(2.0),
     ],
     ids=[
@@ -399,13 +396,8 @@ def ratio(beta: float = 0.0, imitation: float = 0.0, entropy: Covariance | None 
 def test_what_is_not_scored_beforehand_would_not_have_changed_what_is_learned(
     tiny: Any, objective: Objective, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, task = tiny.initial_adapter(3), make_maze().tasks("train")[0]
-    policy = TransformerPolicy(tiny, slots=8, reply_tokens=8)
-    policy.load(start)
-    episodes = [
-        Episode("c", "maze", make_maze, task, Purpose.EXPLORE, 1, number, Sampling(number, 1.0)) for number in range(8)
-    ]
-    played = Player(policy, tiny.chat, tiny.context).play(episodes, start.digest())
+    start = tiny.initial_adapter(3)
+    played = attempts(tiny, start, 8)
     older = [
         replace(item, adapter="older", log_probs=tuple(value - 1.0 for value in item.log_probs)) for item in played[4:7]
     ]
