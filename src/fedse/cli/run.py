@@ -126,7 +126,7 @@ def _print_estimate(console: Console, federation: Federation, rounds: int, folde
     from fedse.errors import WorldBroke
     from fedse.experiments.estimate import estimate
 
-    console.print("Estimating: a few episodes and a short lesson of each site")
+    console.print("Estimating: a few episodes of each site and a short lesson of each kind of world")
     adapter, components = federation.initial_adapter(), federation.components
     assert components is not None
     try:
