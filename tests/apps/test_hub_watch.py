@@ -17,13 +17,15 @@ pytest.importorskip("flwr")
 
 from fedse.apps import submitted_run
 from fedse.apps.flower_server import GIVEN_UP_AFTER, LOOK, MENTIONED_AFTER, HubFailed, ServerLost, Silence
-from fedse.apps.hub import open_hub
+from fedse.apps.hub import open_hub, run_hub
 from fedse.apps.hub_folder import HubFolder
 from fedse.apps.hub_options import HubOptions
 from fedse.apps.sign_of_life import held, hold, sign_of
 from fedse.apps.submitted_run import MOST_LOSSES, Follower, RunLost, SubmittedRun
-from fedse.errors import BadInput
+from fedse.errors import BadInput, RunConflict
 from fedse.events import RoundFinished
+from fedse.experiments.options import Experiment
+from fedse.runs.folder import RunFolder
 
 LIVES = """
 import json, os, sys, time
@@ -69,6 +71,19 @@ def test_a_hub_is_opened_once(tmp_path: Path) -> None:
     with hold(hub.home / ".lock"), pytest.raises(BadInput, match="is open already"), open_hub(hub, pytest.fail):
         pass
     assert not held(hub.home / ".lock")
+
+
+def test_a_folder_with_another_run_is_refused_before_the_hub_is_opened(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    experiment = table_experiment()
+    file = tmp_path / "e.yaml"
+    file.write_text(experiment.to_yaml())
+    RunFolder.create(tmp_path / "runs" / experiment.name, experiment.to_yaml(), experiment.digest())
+    hub = HubFolder.create(tmp_path / "hub", HubOptions(), sorted(experiment.clients))
+    with pytest.raises(RunConflict, match=r"clients\.\w+\.worlds.*`--runs FOLDER`") as caught:
+        run_hub(hub, file, [], tmp_path / "runs", [], pytest.fail)
+    assert "--set name" not in str(caught.value)
 
 
 def test_a_silent_server_is_mentioned_and_then_given_up() -> None:

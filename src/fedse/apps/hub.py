@@ -18,6 +18,7 @@ from fedse.apps.sign_of_life import held, hold
 from fedse.apps.submitted_run import Follower, SubmittedRun
 from fedse.engines.flower.settings import prepare
 from fedse.errors import BadInput
+from fedse.experiments.resuming import check_same_experiment
 from fedse.protocols import Tracker
 from fedse.runs import event_log
 
@@ -29,6 +30,10 @@ INSECURE = (
 
 WARNED_BEFORE = 60
 """Days."""
+_ANOTHER_FOLDER = (
+    "give this one another folder (`--runs FOLDER`). Keep its name, by which the sites know it; a run of this hub itself is "
+    "resumed with every `--set` it was begun with."
+)
 
 
 def run_hub(
@@ -42,6 +47,7 @@ def run_hub(
             f"{file} has clients that are no sites of this hub ({', '.join(missing)}): add them with "
             f"`fedse hub init {hub.path} --site {missing[0]} ...`."
         )
+    check_same_experiment(runs / experiment.name, experiment, _ANOTHER_FOLDER)
     follower = Follower(runs / experiment.name / event_log.NAME, trackers)
     submitted = SubmittedRun(hub, file, settings, runs, follower, say)
     with _only_one(hub), fence(hub, say):

@@ -22,13 +22,14 @@ def last_stored(path: Path) -> int | None:
     return RunView.existing(path).last_round() if (path / "manifest.json").exists() else None
 
 
-def check_same_experiment(path: Path, experiment: Experiment) -> None:
-    """Raises `RunConflict` where a folder cannot go on with an experiment."""
-    if reason := conflict(path, experiment):
+def check_same_experiment(path: Path, experiment: Experiment, instead: str = "") -> None:
+    """Raises `RunConflict` where a folder cannot go on with an experiment. `instead` is what to do, where it is not what
+    `fedse run` needs."""
+    if reason := conflict(path, experiment, instead):
         raise RunConflict(reason)
 
 
-def conflict(path: Path, experiment: Experiment) -> str:
+def conflict(path: Path, experiment: Experiment, instead: str = "") -> str:
     """Why a folder cannot go on with an experiment: it holds another one. More rounds, or another value of what changes no
     result, go on."""
     if not (path / "manifest.json").exists():
@@ -36,11 +37,11 @@ def conflict(path: Path, experiment: Experiment) -> str:
     folder = RunView.existing(path)
     stored = experiment_of(folder.path)
     if changed := differences(stored.identity(), experiment.identity()):
-        return (
-            f"{path} holds a run of another experiment (different: {', '.join(changed)}): to resume that run as it was "
-            f"begun, with every `--set` it was begun with, use `{command_of(path)}`; to run this one beside it, give it "
-            "another name (`--set name=...`)."
+        instead = instead or (
+            f"to resume that run as it was begun, with every `--set` it was begun with, use `{command_of(path)}`; to run "
+            "this one beside it, give it another name (`--set name=...`)."
         )
+        return f"{path} holds a run of another experiment (different: {', '.join(changed)}): {instead}"
     done = folder.last_round() or 0
     if experiment.rounds < done:
         return (
