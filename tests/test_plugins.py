@@ -45,6 +45,19 @@ def test_a_mistyped_name_is_answered_with_the_nearest_and_all_known() -> None:
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize("name", ["fedavg", "FedAvg"])
+def test_a_name_of_the_field_is_answered_with_ours(name: str) -> None:
+    with pytest.raises(UnknownName, match="FedAvg is `mean`") as caught:
+        resolve("aggregator", name)
+    assert "did you mean" not in str(caught.value)
+    assert all(called in KNOWN["aggregator"] for called in ("mean", "size_weighted"))
+
+
+def test_a_missing_module_is_said_to_be_missing_from_the_current_folder_too() -> None:
+    with pytest.raises(UnknownName, match="no module 'no_such_file' in the current folder or on the Python path"):
+        resolve("world", "no_such_file:World")
+
+
 def test_a_far_off_name_gets_no_hint() -> None:
     assert nearest("zzzzzz", KNOWN["filter"]) == ""
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from fedse import protocols
 from fedse.errors import CannotImport, FedseError, UnknownName
-from fedse.plugins.shipped import KNOWN
+from fedse.plugins.shipped import KNOWN, OTHER_NAMES
 from fedse.visible import short
 
 BY_PATH = {"model": "huggingface", "start": "recorded"}
@@ -63,7 +63,8 @@ def resolve(kind: str, name: str) -> type[Any]:
     if not class_name or not all(piece.isidentifier() for piece in module_name.split(".")):
         here = kind in BY_PATH and "/" not in name and _exists(name)
         folder = f"for the folder of this name write './{name}'. " if here else ""
-        hint = folder or nearest(short(name), known(kind))
+        called = OTHER_NAMES.get(kind, {}).get(name.lower(), "")
+        hint = folder or (f"{called}. " if called else nearest(short(name), known(kind)))
         raise UnknownName(
             f"unknown {kind} '{short(name)}'{f': {hint}' if hint else '. '}"
             f"Known: {', '.join(sorted(known(kind))) or 'none'}; a class of your own is given as 'package.module:Class'."
@@ -74,7 +75,7 @@ def resolve(kind: str, name: str) -> type[Any]:
         if error.name and not (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise _cannot_import(kind, name, error) from error
         raise UnknownName(
-            f"{kind} '{short(name)}': there is no module '{short(error.name)}' on the Python path."
+            f"{kind} '{short(name)}': there is no module '{short(error.name)}' in the current folder or on the Python path."
         ) from error
     except FedseError:
         raise

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+OTHER_NAMES: dict[str, dict[str, str]] = {
+    "aggregator": {
+        "fedavg": "FedAvg is `mean` (equal weights) or `size_weighted` (weights: trajectories learned from)"
+    },
+}
+"""What a reader of the field may ask for, in lower case, and what it is called here. It is told, and not accepted."""
+
 KNOWN: dict[str, dict[str, str]] = {
     "world": {
         "maze": "fedse.worlds.maze:Maze",
