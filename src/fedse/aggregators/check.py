@@ -30,7 +30,7 @@ from fedse.aggregators.rule import (
     SUM_AND_SQUARES,
 )
 from fedse.errors import BadInput
-from fedse.plugins.promises import Finding, demand, expected, try_promises
+from fedse.plugins.promises import Finding, NotMade, demand, expected, try_promises
 from fedse.protocols import Aggregator, StoredUpdate
 from fedse.types import Adapter, Layout, ServerState, Tensors, Vector
 
@@ -286,7 +286,7 @@ def _equal_updates(factory: AggregatorFactory) -> str:
             largest = float(np.abs(pack(own) - vector).max()) / float(np.abs(vector).max())
             demand(largest <= _TOLERANCE, f"{clients} equal updates give other factors, they differ by {largest:.2g}")
     if EQUAL_UPDATES not in _promised(factory):
-        return f"not promised; six equal updates come out different by {gap:.2g}"
+        raise NotMade(f"not promised; six equal updates come out different by {gap:.2g}")
     return "1, 2, 3 and 6 equal updates give the adapter they hold"
 
 
@@ -299,7 +299,7 @@ def _mean_product(factory: AggregatorFactory) -> str:
         state, _ = aggregator.aggregate(state, updates)
         worst = max(worst, _difference(effect(state.adapter), mean))
     if MEAN_PRODUCT not in _promised(factory):
-        return f"not promised; over three rounds the product differs from the mean of products by {worst:.2g}"
+        raise NotMade(f"not promised; over three rounds the product differs from the mean of products by {worst:.2g}")
     demand(worst <= _TOLERANCE, f"over three rounds the product differs from the mean of products by {worst:.2g}")
     return f"over three rounds the product is the mean of products within {worst:.1g}"
 
@@ -319,7 +319,7 @@ def _mixed_ranks(factory: AggregatorFactory) -> str:
     if MIXED_RANKS not in _promised(factory):
         with expected(BadInput, f"updates of ranks {ranks}"):
             aggregator.aggregate(state, updates)
-        return "not promised; refused in a sentence"
+        raise NotMade("not promised; refused in a sentence")
     following, _ = aggregator.aggregate(state, updates)
     gap = _difference(effect(following.adapter), _mean_effect(state, updates))
     if MEAN_PRODUCT in _promised(factory):
@@ -329,7 +329,7 @@ def _mixed_ranks(factory: AggregatorFactory) -> str:
 
 def _only_the_sum(factory: AggregatorFactory) -> str:
     if ONLY_THE_SUM not in _promised(factory):
-        return "not promised; single updates, or more than their mean, are needed"
+        raise NotMade("not promised; single updates, or more than their mean, are needed")
     worst = _of_mean(factory, lambda layout, mean, _: HeldUpdate("", layout, mean))
     demand(worst <= _TOLERANCE, f"over three rounds the mean of the updates gives something else, by {worst:.2g}")
     return f"over three rounds the mean of the updates gives the same within {worst:.1g}"
@@ -337,7 +337,7 @@ def _only_the_sum(factory: AggregatorFactory) -> str:
 
 def _sum_and_squares(factory: AggregatorFactory) -> str:
     if SUM_AND_SQUARES not in _promised(factory):
-        return "not promised"
+        raise NotMade("not promised")
     worst = _of_mean(
         factory,
         lambda layout, mean, squares: SummedUpdate("", layout, mean, {}, len(squares), sum(squares) / len(squares)),

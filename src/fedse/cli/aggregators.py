@@ -60,4 +60,4 @@ def check(
     """Check that an aggregator keeps its promises; for authors of aggregators."""
     console = make_console()
     make_aggregator(name, settings)
-    tell(console, name, check_aggregator(lambda: make_aggregator(name, settings)))
+    tell(console, name, check_aggregator(lambda: make_aggregator(name, settings)), "not promised")

@@ -10,14 +10,16 @@ from rich.console import Console
 from fedse.plugins.promises import Finding
 
 
-def tell(console: Console, name: str, findings: Sequence[Finding]) -> None:
-    """One line for each promise; leaves with code 1 when one is broken."""
+def tell(console: Console, name: str, findings: Sequence[Finding], left_out: str) -> None:
+    """One line for each promise; leaves with code 1 when one is broken. `left_out` is what is said of those not made."""
     for finding in findings:
-        sign = "[green]ok  [/]" if finding.passed else "[red]FAIL[/]"
+        sign = "[red]FAIL[/]" if not finding.passed else "[green]ok  [/]" if finding.made else "-   "
         console.print(f"{sign} [bold]{finding.name}[/]: ", end="")
         console.print(finding.detail, markup=False, highlight=False)
-    failed = sum(not finding.passed for finding in findings)
+    failed, made = sum(not finding.passed for finding in findings), sum(finding.made for finding in findings)
+    whole = made == len(findings)
+    rest = "" if whole else f"; {len(findings) - made} {left_out}"
     if failed:
-        console.print(f"\n{name} breaks {failed} of {len(findings)} promises.")
+        console.print(f"\n{name} breaks {failed} of {made} promises{rest}.")
         raise typer.Exit(1)
-    console.print(f"\n{name} keeps all {len(findings)} promises.")
+    console.print(f"\n{name} keeps {'all' if whole else 'its'} {made} promises{rest}.")

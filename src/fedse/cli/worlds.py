@@ -124,7 +124,7 @@ def check_world(name: WorldName, settings: Settings = None) -> None:
     make_world(name, settings)
     with console.status(f"Checking {name}"):
         findings = check(lambda: make_world(name, settings))
-    tell(console, name, findings)
+    tell(console, name, findings, "not offered")
 
 
 @app.command("serve")

@@ -16,10 +16,16 @@ class Finding:
     name: str
     passed: bool
     detail: str
+    made: bool = True
+    """False where the subject does not make this promise: it passed, and there was nothing to keep."""
 
 
 class Broken(Exception):
     """A promise that is not kept; the message says which."""
+
+
+class NotMade(Exception):
+    """A promise that the subject does not make; the message says so, and what was seen."""
 
 
 def demand(kept: bool, otherwise: str) -> None:
@@ -38,6 +44,8 @@ def _try(name: str, promise: Callable[[Subject], str], subject: Subject) -> Find
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             return Finding(name, True, promise(subject))
+    except NotMade as left_out:
+        return Finding(name, True, str(left_out), made=False)
     except Broken as broken:
         return Finding(name, False, str(broken))
     except Exception as error:

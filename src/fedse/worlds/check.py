@@ -23,7 +23,7 @@ import numpy as np
 
 from fedse.errors import BadInput
 from fedse.plugins import resolve
-from fedse.plugins.promises import Finding, demand, expected, try_promises
+from fedse.plugins.promises import Finding, NotMade, demand, expected, try_promises
 from fedse.types import SPLITS
 from fedse.worlds.check_made import made_tasks
 from fedse.worlds.hints import LEVELS
@@ -177,7 +177,7 @@ def _expert(world_factory: WorldFactory) -> str:
         with expected(BadInput, "expert() of a world without one"):
             world.reset(options={"task": world.tasks("train")[0].id})
             world.expert()
-        return "this world has none, so its ceiling is not known"
+        raise NotMade("this world has none, so its ceiling is not known")
     rates = {}
     for split in SPLITS:
         tasks = sample(world.tasks(split), _EXPERT_TASKS)
@@ -229,7 +229,9 @@ def _legal_actions(world_factory: WorldFactory) -> str:
             )
             demand(info["valid"] is True or not world.has_expert, f"task {task.id}: the expert's action is not valid")
             over = terminated or truncated
-    return f"{tried} listed actions are valid" if tried else "not listed by this world"
+    if not tried:
+        raise NotMade("not listed by this world")
+    return f"{tried} listed actions are valid"
 
 
 def _hints(world_factory: WorldFactory) -> str:
@@ -238,7 +240,7 @@ def _hints(world_factory: WorldFactory) -> str:
         with expected(BadInput, "hint() of a world without hints"):
             world.reset(options={"task": world.tasks("train")[0].id})
             world.hint(LEVELS[0])
-        return "this world gives none"
+        raise NotMade("this world gives none")
     given = 0
     for task in some_tasks(world):
         world.reset(options={"task": task.id})

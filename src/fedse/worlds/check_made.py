@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from fedse.errors import BadInput
-from fedse.plugins.promises import demand, expected
+from fedse.plugins.promises import NotMade, demand, expected
 from fedse.seeds import stream, uniform
 from fedse.types import SPLITS, Split, Task
 from fedse.worlds.made import base_of, is_made, made_id
@@ -29,7 +29,7 @@ def made_tasks(world_factory: Callable[[], World]) -> str:
             world.vary(first, 0)
         with expected(BadInput, "made() of a world that makes no tasks"):
             world.made(made_id(first, "x"))
-        return "this world makes none"
+        raise NotMade("this world makes none")
     with expected(BadInput, "made() with an id that nobody gave"):
         world.made(made_id(first, "no such thing"))
     for split in HELD_OUT:
