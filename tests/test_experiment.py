@@ -114,7 +114,7 @@ def test_every_problem_gets_a_line_of_its_own(tmp_path: Path) -> None:
         (BASE.replace("[maze]", "maze"), "clients.one.worlds: input should be a valid list, got 'maze'."),
         (BASE.replace("[maze]", "[mase]"), "clients.one.worlds.0: unknown world 'mase': did you mean 'maze'?"),
         (BASE.replace("  one:\n    worlds: [maze]\n", "  {}\n"), "clients: dictionary should have at least 1 item"),
-        (BASE.replace("model: table\n", ""), "line 1: model: this key is missing."),
+        (BASE.replace("model: table\n", ""), "probe.yaml: model: this key is missing."),
         (BASE.replace("model: table", "model: huggingface"), "line 2: model.path: this key is missing."),
     ],
 )

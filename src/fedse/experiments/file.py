@@ -81,7 +81,7 @@ def explain(error: ValidationError, model: type[BaseModel], places: Mapping[KeyP
     found = error.errors(include_url=False)
     for at, message in islice(_problems(found, (), model), _TOLD):
         place = next(places[at[:end]] for end in range(len(at), -1, -1) if at[:end] in places)
-        messages.append(f"{place}: {'.'.join(map(short, at)) or 'the file'}: {message}")
+        messages.append(": ".join([place, *([".".join(map(short, at))] if at else []), message]))
     if (more := _count(found) - _TOLD) > 0:
         messages.append(f"... and {more:,} more problems.")
     return "\n".join(messages)
@@ -111,7 +111,9 @@ def _problems(errors: Sequence[Any], at: KeyPath, model: type[BaseModel]) -> Ite
             yield where, short(item["msg"], _LONGEST)
         else:
             said = short(item["msg"].removeprefix("Value error, "), _LONGEST)
-            yield where, f"{said[0].lower()}{said[1:]}, got {short(repr(item['input']))}."
+            # Of keys that do not go together the sentence names those it is about, and the rest is a whole experiment.
+            got = f", got {short(repr(item['input']))}" if where else ""
+            yield where, f"{said[0].lower()}{said[1:]}{got}."
 
 
 def _keys_beside(model: type[BaseModel], at: Sequence[Any]) -> list[str]:

@@ -146,7 +146,7 @@ def _made(loader: _StrictLoader, root: yaml.Node) -> Any:
 
 
 def read_yaml(path: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:
-    """The file's content and the place (file and line) where each key stands."""
+    """The file's content and the place (file and line) where each key stands. The whole has the file alone."""
     text = _text_of(path)
     lines: dict[KeyPath, int] = {}
     try:
@@ -164,7 +164,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:
         raise BadInput(f"{path}: not usable, because a value contains itself or is nested too deeply.") from error
     if not isinstance(content, dict):
         raise BadInput(f"{path} must hold keys and values, such as `rounds: 20`.")
-    return content, {at: f"{path}, line {line}" for at, line in lines.items()}
+    return content, {at: f"{path}, line {line}" if at else str(path) for at, line in lines.items()}
 
 
 def _text_of(path: Path) -> str:
