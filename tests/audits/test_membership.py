@@ -198,6 +198,9 @@ def test_the_command_tells_each_client_or_why_not(
         and "maze, maze: 5 members and" in done.stdout
         and "nothing is said" in done.stdout
     )
+    assert [line.split(" in round")[0] for line in done.stderr.splitlines()] == ["auditing craft", "auditing maze"]
+    as_json = CliRunner().invoke(app, ["audit", str(two_sites), "--client", "maze", "--json"])
+    assert [found["client"] for found in json.loads(as_json.stdout)] == ["maze"] and "1 of 1" in as_json.stderr
     fedse.run(table_experiment(rounds=1), tmp_path)
     RunFolder.create(tmp_path / "hub", table_experiment().to_yaml(), "digest")
     for arguments, sentence in [

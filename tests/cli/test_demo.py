@@ -43,11 +43,19 @@ def test_a_short_one_runs_to_its_table_and_picture(tmp_path: Path) -> None:
     assert not list((tmp_path / "demo" / "evaluations").glob("test-*"))
 
 
-def test_the_change_is_from_the_first_to_the_last_adapter() -> None:
-    def row(success: float | None) -> dict[str, object]:
-        return {"success": success, "interval": (0.1, 0.9), "floor": 0.0, "ceiling": 1.0, "episodes": 40}
+def row(adapter: int, success: float | None) -> dict[str, object]:
+    shown = {"success": success, "interval": (0.1, 0.9), "floor": 0.0, "ceiling": 1.0, "episodes": 40}
+    return {"adapter": adapter, **shown}
 
-    table = change_table({"maze": [row(0.25), row(0.9), row(0.5)], "broken": [row(None), row(0.5)]})
+
+def test_a_site_that_joins_later_is_no_part_of_the_mean() -> None:
+    table = change_table({"maze": [row(0, 0.0), row(3, 0.5)], "late": [row(2, 0.6), row(3, 0.7)]})
+    assert list(table.columns[1].cells) == ["0.0", "60.0 (round 3)"]
+    assert str(table.caption).startswith("macro 0.0 before, 50.0 after: +50.0 points; without those first measured")
+
+
+def test_the_change_is_from_the_first_to_the_last_adapter() -> None:
+    table = change_table({"maze": [row(0, 0.25), row(1, 0.9), row(2, 0.5)], "broken": [row(0, None), row(1, 0.5)]})
     assert [next(iter(column.cells)) for column in table.columns[:6]] == [
         "maze",
         "25.0",

@@ -74,12 +74,17 @@ def audit(
         # A run of an older fedse has not noted who contributed.
         asked = [client] if client else federation.server.load(chosen).contributed or experiment.learners
         clients = [item for item in federation.clients if item.name in asked]
-        if projection:
-            found = [projection_curve(federation, item, chosen) for item in clients]
-        elif canaries:
-            found = [audit_canaries(federation, item, chosen) for item in with_canaries(federation, clients)]
-        else:
-            found = [measure(federation, item, chosen, reference or (), without or ()) for item in clients]
+        if canaries:
+            clients = list(with_canaries(federation, clients))
+        found = []
+        for position, item in enumerate(clients, start=1):
+            say(f"auditing {item.name} in round {chosen}, {position} of {len(clients)}", err=True)
+            if projection:
+                found.append(projection_curve(federation, item, chosen))
+            elif canaries:
+                found.append(audit_canaries(federation, item, chosen))
+            else:
+                found.append(measure(federation, item, chosen, reference or (), without or ()))
     if as_json:
         say(json.dumps(found, indent=2))
         return

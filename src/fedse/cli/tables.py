@@ -68,17 +68,21 @@ def evaluation_table(result: Mapping[str, Any], title: str) -> Table:
 
 
 def change_table(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
-    """Success of each world before the first and after the last round, on the same validation tasks."""
+    """Success of each world before the first and after the last round, on the same validation tasks. Sites that joined
+    later are no part of the mean: their first adapter has learned already."""
     table = Table(title="Success (%) on validation tasks, before and after", title_justify="left")
     table.add_column("client")
     for column in ("before", "95 %", "after", "95 %", "change", "floor", "ceiling", "tasks"):
         table.add_column(column, justify="right")
     complete = {name: rows for name, rows in curves.items() if None not in (rows[0]["success"], rows[-1]["success"])}
+    began = min((rows[0]["adapter"] for rows in complete.values()), default=0)
+    compared = {name: rows for name, rows in complete.items() if rows[0]["adapter"] == began}
     for name, rows in complete.items():
         first, last = rows[0], rows[-1]
+        since = "" if name in compared else f" (round {first['adapter'] + 1})"
         table.add_row(
             name,
-            percent(first["success"]),
+            f"{percent(first['success'])}{since}",
             interval(first["interval"]),
             percent(last["success"]),
             interval(last["interval"]),
@@ -88,8 +92,10 @@ def change_table(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
             str(last["episodes"]),
         )
     if complete:
-        before, after = (sum(rows[at]["success"] for rows in complete.values()) / len(complete) for at in (0, -1))
+        before, after = (sum(rows[at]["success"] for rows in compared.values()) / len(compared) for at in (0, -1))
         table.caption = f"macro {percent(before)} before, {percent(after)} after: {100 * (after - before):+.1f} points"
+        if len(compared) < len(complete):
+            table.caption += "; without those first measured in a later round, which stands beside their `before`"
         table.caption_justify = "left"
     return table
 
