@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def how_to_install(extra: str) -> str:
+    """The command that adds an extra, as docs/learn/install.md has it: fedse is installed from a clone."""
+    return f"`pip install -e '.[{extra}]'` in the clone of fedse"
+
+
 class FedseError(Exception):
     """Something a user can mend. The command line prints the message alone and leaves with `exit_code`."""
 
@@ -27,9 +32,7 @@ class MissingExtra(BadInput):
     """A library that this feature needs is not installed."""
 
     def __init__(self, feature: str, library: str, extra: str) -> None:
-        super().__init__(
-            f"{feature} needs the library {library}, which is not installed: run `pip install 'fedse[{extra}]'`."
-        )
+        super().__init__(f"{feature} needs the library {library}, which is not installed: run {how_to_install(extra)}.")
 
 
 class TemplateNotAppendOnly(BadInput):

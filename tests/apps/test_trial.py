@@ -25,7 +25,7 @@ def test_the_page_keeps_its_promise_of_three_actions_on_each_side() -> None:
     assert [line.count("fedse hub ") for line in lines] == [0, 1, 0, 0, 1, 0]
     assert [line.count("fedse site ") for line in lines] == [0, 0, 1, 1, 0, 0]
     page = PAGE.read_text()
-    assert "apt-get install nginx-light" in page and "fedse[model,flower]" in page
+    assert "apt-get install nginx-light" in page and "/fedse[model,flower]" in page
 
 
 def script() -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,10 +125,31 @@ def test_dry_run_prints_the_resolved_experiment_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml", "resolved.yaml"], "nothing is written"
 
 
-def test_a_dry_run_without_an_estimate_says_why(tmp_path: Path, tiny_file: Path) -> None:
+def test_a_dry_run_is_refused_as_the_run_would_be(tmp_path: Path, tiny_file: Path) -> None:
     done = here("run", tiny_file, "--set", f"model={{name: huggingface, path: {tmp_path / 'none'}}}", "--dry-run")
-    assert done.exit_code == 0 and "name: tiny" in done.stdout
-    assert "No estimate: " in done.stderr and "there is no folder" in done.stderr
+    assert done.exit_code == 2 and "name: tiny" in done.stdout
+    assert "there is no folder" in done.stderr
+
+
+@pytest.mark.parametrize("library", ["dp_accounting", "cryptography"])
+def test_noise_without_its_libraries_is_refused_before_anything_is_written(
+    library: str, tmp_path: Path, tiny_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    noisy = ("run", tiny_file, "--set", "learner.name=dp_imitation", "--runs", tmp_path / "runs")
+    for more in ((), ("--dry-run",)):
+        done = here(*noisy, *more)
+        assert done.exit_code == 2 and f"needs the library {library.replace('_', '-')}" in done.stderr, done.output
+    assert not (tmp_path / "runs").exists()
+
+
+def test_keys_that_do_not_go_together_are_one_sentence_without_the_experiment(tiny_file: Path) -> None:
+    done = here("run", tiny_file, "--set", "aggregator=norm_bounded", "--set", "sending.secure_sum={}")
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"fedse: {tiny_file}: `aggregator: norm_bounded` looks at single updates"), (
+        done.stderr
+    )
+    assert "got {" not in done.stderr
 
 
 def test_one_round_is_one_round_and_tokens_are_told_when_asked_for(
@@ -190,7 +213,12 @@ def test_show_prints_the_curve_and_a_readable_trajectory(finished: Path) -> None
     for expected in ("after round", "Thought:", "Action:", "move", "2 of ", "success"):
         assert expected in done.stdout, expected
     assert "No such trajectory" in command("show", finished, "--outcome", "error").stdout
-    assert "did you mean 'west'?" in command("show", finished, "--client", "wets").stderr
+    for arguments, sentence in [
+        (("--client", "wets"), "did you mean 'west'?"),
+        (("--round", 99), "has no round 99: complete rounds are 0 to 2"),
+    ]:
+        refused = command("show", finished, *arguments)
+        assert refused.returncode == 2 and sentence in refused.stderr and not refused.stdout
 
 
 @pytest.mark.slow
@@ -267,8 +295,31 @@ def test_doctor_reports_what_is_there_and_how_to_mend_what_is_not(monkeypatch: p
     assert done.exit_code == 0
     for expected in ("fedse", "numpy", "torch", "cores", "free"):
         assert expected in done.stdout
+    wrong = sum(bool(finding.mend) and not finding.optional for finding in doctor.examine())
     monkeypatch.setitem(doctor.EXTRAS, "no-such", ("plots", "nothing"))
-    assert "pip install 'fedse[plots]'" in here("doctor").stdout
+    monkeypatch.setitem(doctor.FURTHER, "none-such", ("flower", "several machines"))
+    told = here("doctor").stdout
+    assert "pip install -e '.[plots]'" in told and f"What can be mended: {wrong + 1}." in told
+    assert re.search(
+        r"^-\s+none-such\s+not installed; for several machines\s+`pip install -e '.\[flower\]'`", told, re.M
+    )
+
+
+def test_doctor_knows_every_extra_that_a_user_may_want() -> None:
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    (whole,) = re.findall(r"\[(.*)\]", extras["all"][0])
+    assert {extra for extra, _ in doctor.EXTRAS.values()} == set(whole.split(","))
+    assert {extra for extra, _ in doctor.FURTHER.values()} == extras.keys() - {
+        *whole.split(","),
+        "all",
+        "demo",
+        "docs",
+        "dev",
+    }
+    for name, (extra, _) in {**doctor.EXTRAS, **doctor.FURTHER}.items():
+        assert any(re.match(rf"{name}\b", needed) for needed in extras[extra]), name
 
 
 @pytest.mark.slow

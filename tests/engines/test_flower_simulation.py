@@ -146,6 +146,6 @@ main()
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert done.returncode == 2
     assert (
-        "engine: flower needs the library flwr, which is not installed: run `pip install 'fedse[flower]'`"
+        "engine: flower needs the library flwr, which is not installed: run `pip install -e '.[flower]'` in the clone"
         in done.stderr
     )

@@ -167,7 +167,7 @@ def test_a_device_that_is_not_there_is_named(folder: Path) -> None:
 def test_a_rounded_base_answers_learns_and_is_merged_at_full_precision(
     folder: Path, tmp_path: Path, quantization: str, device: str
 ) -> None:
-    pytest.importorskip("bitsandbytes", reason="pip install 'fedse[quantized]'")
+    pytest.importorskip("bitsandbytes", reason="pip install -e '.[quantized]'")
     usual, rounded = model(folder, device=device), model(folder, device=device, quantization=quantization)
     assert type(rounded.network.base_model.model.model.layers[0].mlp.up_proj).__module__ == "peft.tuners.lora.bnb"
     adapter = stirred(usual.initial_adapter(0))
@@ -196,7 +196,7 @@ def test_a_rounded_base_learns_the_same_whether_it_answered_before_or_not(
     folder: Path, quantization: str, device: str
 ) -> None:
     """bitsandbytes can repack weights for answering so that gradients no longer pass through them."""
-    pytest.importorskip("bitsandbytes", reason="pip install 'fedse[quantized]'")
+    pytest.importorskip("bitsandbytes", reason="pip install -e '.[quantized]'")
     fresh, used = (model(folder, device=device, quantization=quantization) for _ in range(2))
     adapter = stirred(fresh.initial_adapter(0))
     replies(used, adapter)
@@ -208,7 +208,7 @@ def test_a_rounded_base_learns_the_same_whether_it_answered_before_or_not(
 def test_a_rounded_base_without_the_library_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model(folder, device="cpu")
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
-    with pytest.raises(MissingExtra, match=r"needs the library bitsandbytes.*fedse\[quantized\]"):
+    with pytest.raises(MissingExtra, match=r"needs the library bitsandbytes.*'\.\[quantized\]'"):
         model(folder, device="cpu", quantization="4bit")
 
 

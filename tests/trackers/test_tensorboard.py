@@ -63,7 +63,7 @@ def test_without_its_library_the_run_is_refused_and_nothing_is_written(
     table_experiment: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(outside, "find_spec", lambda name: None)
-    with pytest.raises(BadInput, match=rf"trackers: '{name}' needs .*pip install 'fedse\[{name}\]'"):
+    with pytest.raises(BadInput, match=rf"trackers: '{name}' needs .*pip install -e '\.\[{name}\]'"):
         fedse.run(table_experiment(rounds=1, trackers=[name]), tmp_path)
     assert list(tmp_path.iterdir()) == []
 

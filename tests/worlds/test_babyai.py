@@ -374,4 +374,4 @@ def test_minigrid_is_loaded_late_and_missed_politely() -> None:
         "world.reset(options={'task': world.tasks('test')[0].id})"
     )
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert "fedse[babyai]" in answer.stderr.splitlines()[-1]
+    assert "'.[babyai]'" in answer.stderr.splitlines()[-1]

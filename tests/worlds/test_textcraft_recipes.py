@@ -192,7 +192,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
 def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textcraft", None)
     for options in ({"mode": "original"}, {"book": "textcraft"}):
-        with pytest.raises(MissingExtra, match=r"fedse\[textcraft\]"):
+        with pytest.raises(MissingExtra, match=r"'\.\[textcraft\]'"):
             TextCraft(**options).tasks("test")
 
 

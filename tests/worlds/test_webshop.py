@@ -428,7 +428,7 @@ def test_the_module_imports_without_the_library() -> None:
         "except MissingExtra as error: print(error)"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "fedse[webshop]" in answer.stdout
+    assert "'.[webshop]'" in answer.stdout
 
 
 @pytest.mark.parametrize("options", [{}, {"mode": "original"}, {**BRIEF, "rank_noise": 0.2, "indexed": ["title"]}])

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedse.cli.console import make_console, say
+from fedse.cli.console import NO_PICTURE, make_console, say
 from fedse.cli.progress import counted
 from fedse.cli.tables import interval, markdown, percent
 
@@ -49,7 +49,7 @@ def compare(
     target = picture or (None if as_json or as_markdown else Path("compare.png"))
     drawn = draw_comparison(found, target) if target else None
     if target and drawn is None:
-        say("No picture: matplotlib is not installed (pip install 'fedse[plots]').", err=True)
+        say(NO_PICTURE, err=True)
     if as_json:
         say(json.dumps({"split": chosen, **to_json(found)}, indent=2))
         return

@@ -12,9 +12,11 @@ from rich.errors import MarkupError
 from rich.segment import Segment
 from rich.text import Text
 
+from fedse.errors import how_to_install
 from fedse.visible import visible
 
 PAGE = 120
+NO_PICTURE = f"No picture: matplotlib is not installed ({how_to_install('plots')})."
 
 
 class VisibleConsole(Console):

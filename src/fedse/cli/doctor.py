@@ -8,7 +8,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.table import Table
@@ -16,6 +16,7 @@ from rich.text import Text
 
 from fedse import __version__
 from fedse.cli.console import VisibleConsole
+from fedse.errors import how_to_install
 
 EXTRAS = {
     "torch": ("model", "language models"),
@@ -28,7 +29,23 @@ EXTRAS = {
     "minigrid": ("babyai", "the world BabyAI"),
     "textcraft": ("textcraft", "TextCraft with the original's recipes"),
     "rapidfuzz": ("webshop", "the world WebShop"),
+    "cryptography": ("secure", "secure sums"),
+    "dp-accounting": ("dp", "learning under noise: dp_imitation, dp_fedavg, dp_sum"),
 }
+"""What `all` installs: library, extra, what for."""
+FURTHER = {
+    "flwr": ("flower", "federations over several machines"),
+    "tensorboardX": ("tensorboard", "the tracker tensorboard"),
+    "trackio": ("trackio", "the tracker trackio"),
+    "wandb": ("wandb", "the tracker wandb"),
+    "mlflow": ("mlflow", "the tracker mlflow"),
+    "bitsandbytes": ("quantized", "base models in 8 or 4 bits"),
+    "websockets": ("openenv", "OpenEnv's worlds, and serving one"),
+    "mcp": ("mcp", "tools of MCP servers as a world"),
+    "textarena": ("textarena", "TextArena's games"),
+    "reasoning-gym": ("reasoning-gym", "Reasoning Gym's tasks"),
+}
+"""What `all` leaves out, and most people do not need."""
 CORE = ("numpy", "safetensors", "pydantic", "PyYAML", "typer", "rich", "gymnasium")
 
 
@@ -37,6 +54,7 @@ class Finding:
     what: str
     state: str
     mend: str = ""
+    optional: bool = False
 
 
 def doctor() -> None:
@@ -46,10 +64,12 @@ def doctor() -> None:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     wrong = 0
     for finding in examine():
-        wrong += bool(finding.mend)
-        table.add_row("[yellow]![/]" if finding.mend else "[green]ok[/]", finding.what, finding.state)
+        mended = bool(finding.mend) and not finding.optional
+        wrong += mended
+        sign = "[yellow]![/]" if mended else "-" if finding.mend else "[green]ok[/]"
+        table.add_row(sign, finding.what, finding.state)
         if finding.mend:
-            table.add_row("", "", Text(finding.mend, style="yellow"))
+            table.add_row("", "", Text(finding.mend, style="yellow" if mended else "dim"))
     console.print(table)
     console.print("Everything works." if not wrong else f"What can be mended: {wrong}.")
 
@@ -61,10 +81,9 @@ def examine() -> Iterator[Finding]:
     for name in CORE:
         yield Finding(name, importlib.metadata.version(name))
     for name, (extra, purpose) in EXTRAS.items():
-        try:
-            yield Finding(name, importlib.metadata.version(name))
-        except importlib.metadata.PackageNotFoundError:
-            yield Finding(name, f"missing, needed for {purpose}", f"pip install 'fedse[{extra}]'")
+        yield _library(name, extra, f"missing, needed for {purpose}")
+    for name, (extra, purpose) in FURTHER.items():
+        yield replace(_library(name, extra, f"not installed; for {purpose}"), optional=True)
     yield from _devices()
     free = shutil.disk_usage(Path.cwd()).free
     mend = "free some space, or give `--runs` a folder on another disk" if free < 1e9 else ""
@@ -73,6 +92,13 @@ def examine() -> Iterator[Finding]:
         yield Finding(
             "this folder", "cannot be written to", "change to a folder of yours, or use `fedse run --runs DIR`"
         )
+
+
+def _library(name: str, extra: str, otherwise: str) -> Finding:
+    try:
+        return Finding(name, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, otherwise, how_to_install(extra))
 
 
 def _memory() -> str:

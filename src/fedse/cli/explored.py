@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from fedse.cli.console import make_console, say
+from fedse.cli.console import NO_PICTURE, make_console, say
 
 if TYPE_CHECKING:
     from fedse.evaluation.explored_plot import Tries
@@ -37,7 +37,7 @@ def explored(
         for row in _read(run, name if names.count(name) == 1 else str(run), client)
     ]
     if picture is not None and draw_explored(found, picture) is None:
-        say("No picture: matplotlib is not installed (pip install 'fedse[plots]').", err=True)
+        say(NO_PICTURE, err=True)
     if as_json:
         say(json.dumps([row._asdict() for row in found], indent=2))
         return

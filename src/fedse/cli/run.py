@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from fedse.cli import interrupts
-from fedse.cli.console import make_console, say
+from fedse.cli.console import NO_PICTURE, make_console, say
 
 if TYPE_CHECKING:
     from fedse.experiments.assembling import Federation
@@ -83,7 +83,7 @@ def run(
     if result.test is not None:
         console.print(evaluation_table(result.test, f"test, adapter after round {result.test['round']}"))
     if result.picture is None:
-        console.print("No picture: matplotlib is not installed (pip install 'fedse[plots]').", markup=False)
+        console.print(NO_PICTURE, markup=False)
     else:
         console.print(f"Picture: {result.picture}", soft_wrap=True)
     console.print(f"Run: {result.folder}   ({_typed()} show {result.folder})", soft_wrap=True, markup=False)
@@ -98,7 +98,7 @@ def _typed() -> str:
 
 def _estimate_alone(experiment: Experiment, runs: Path) -> None:
     """On the error output, so that the other holds the experiment and nothing else; the run's folder is not touched."""
-    from fedse.errors import FedseError
+    from fedse.errors import BadInput, FedseError
     from fedse.experiments.running import prepare
 
     console = make_console(err=True)
@@ -112,6 +112,8 @@ def _estimate_alone(experiment: Experiment, runs: Path) -> None:
             prepare(experiment.model_copy(update={"trackers": []}), place) as federation,
         ):
             _print_estimate(console, federation, experiment.rounds_to_play, runs)
+    except BadInput:  # What the run itself would be refused for.
+        raise
     except FedseError as error:
         console.print(f"No estimate: {error}", soft_wrap=True, markup=False)
     except KeyboardInterrupt:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedse.cli.console import make_console
+from fedse.cli.console import NO_PICTURE, make_console
 from fedse.federation.client_status import ClientStatus
 from fedse.types import Outcome, Purpose
 
@@ -47,6 +47,10 @@ def show(
     from fedse.runs.reading import RunView
 
     folder = RunView.existing(run)
+    if round_number is not None:
+        folder.digest_of(round_number)
+    if client:
+        _check_client(folder, client)
     console = make_console()
     console.print(in_words(stored_experiment(folder)), soft_wrap=True)
     makers = folder.makers()
@@ -88,7 +92,7 @@ def _draw_drift(console: Console, found: Forgetting, folder: RunView, target: Pa
     if not found.worlds:
         raise BadInput(f"{folder.path} has nothing to draw: the experiment needs `probes: [drift]`.")
     if draw_drift(found, f"{folder.path.name}: the same validation tasks after each round", target) is None:
-        console.print("No picture: matplotlib is not installed (pip install 'fedse[plots]').", markup=False)
+        console.print(NO_PICTURE, markup=False)
     else:
         console.print(f"Picture: {target}", soft_wrap=True)
 
@@ -169,17 +173,26 @@ def _sat_out(report: dict[str, Any] | None) -> list[str]:
     return [name for name, entry in entries.items() if entry.get("state") == ClientStatus.NOTHING_TO_LEARN_FROM]
 
 
+def _clients(folder: RunView) -> list[str]:
+    return sorted(path.name for path in (folder.path / "clients").glob("*"))
+
+
+def _check_client(folder: RunView, client: str) -> None:
+    from fedse.errors import BadInput
+    from fedse.plugins import nearest
+
+    clients = _clients(folder)
+    # Those of a federation over several machines are not here, and none of them is unknown for that.
+    if clients and client not in clients:
+        raise BadInput(f"--client {client}: {nearest(client, clients)}This run has: {', '.join(clients)}.")
+
+
 def _fitting(
     folder: RunView, client: str, name: str, outcome: Outcome | None, purpose: Purpose | None
 ) -> Iterator[Trajectory]:
-    from fedse.errors import BadInput
     from fedse.experience.journal import Journal
-    from fedse.plugins import nearest
 
-    clients = sorted(path.name for path in (folder.path / "clients").glob("*"))
-    if client and client not in clients:
-        raise BadInput(f"--client {client}: {nearest(client, clients)}This run has: {', '.join(clients)}.")
-    for owner in [client] if client else clients:
+    for owner in [client] if client else _clients(folder):
         folder.check_journal(owner, name)
         for trajectory in Journal(folder.client_folder(owner) / "episodes").read(name):
             if outcome in (None, trajectory.outcome) and purpose in (None, trajectory.purpose):

@@ -10,7 +10,7 @@ from fedse.errors import BadInput
 from fedse.events import Warned
 from fedse.experiments.assembling import Federation, MakeEngine, RunResult, assemble
 from fedse.experiments.beginning import beginning_of
-from fedse.experiments.checks.noise import check_noise
+from fedse.experiments.checks.noise import check_noise, check_noise_libraries
 from fedse.experiments.checks.playing import check_playing
 from fedse.experiments.components import build_components
 from fedse.experiments.file import differences
@@ -65,6 +65,7 @@ def _prepared(
     check_same_experiment(folder.path, experiment)
     stored = last_stored(folder.path)
     begun = bool(stored)
+    check_noise_libraries(experiment, learns_here=make_engine is None)
     components = None if make_engine else build_components(experiment)
     warnings = [] if components is None else check_playing(experiment, components, begun)
     surroundings = Surroundings.of(components, bool(experiment.learning_clients), begun)

@@ -6,13 +6,13 @@ import hashlib
 from importlib.util import find_spec
 from pathlib import Path
 
-from fedse.errors import BadInput
+from fedse.errors import BadInput, how_to_install
 
 
 def require(library: str, tracker: str) -> None:
     """Refuse a tracker whose library is not there, before anything is written; its extra has the tracker's name."""
     if find_spec(library) is None:
-        raise BadInput(f"trackers: '{tracker}' needs {library}: pip install 'fedse[{tracker}]', or leave it out.")
+        raise BadInput(f"trackers: '{tracker}' needs {library}: run {how_to_install(tracker)}, or leave it out.")
 
 
 def identity(run: Path) -> str:
