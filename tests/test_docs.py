@@ -43,27 +43,27 @@ def test_the_first_aggregator_keeps_its_promises(contributed: Path) -> None:
 def test_every_kind_of_plug_in_has_a_page_with_an_example_that_the_experiment_of_all_uses() -> None:
     pages = {page.stem for page in (ROOT / "docs/howto").glob("*.md")}
     assert KNOWN.keys() <= pages
-    together = (ROOT / "docs/howto/plugins.md").read_text().partition("mine.yaml")[2]
+    together = (ROOT / "docs/howto/plugins.md").read_text().partition("all_examples.yaml")[2]
     own = {name for page in (ROOT / "docs/howto").glob("*.md") for name, _ in BLOCK.findall(page.read_text())}
     assert [name for name in own if name.endswith(".py") and f"{name[:-3]}:" not in together] == []
 
 
 def test_the_experiment_with_all_examples_runs_and_ends_above_the_floor(contributed: Path) -> None:
-    done = fedse("run", "mine.yaml", folder=contributed)
+    done = fedse("run", "all_examples.yaml", folder=contributed)
     assert done.returncode == 0, done.stdout + done.stderr
-    report = json.loads((contributed / "runs/mine/rounds/0003/report.json").read_text())
+    report = json.loads((contributed / "runs/all_examples/rounds/0003/report.json").read_text())
     (probed,) = report["clients"]["here"]["probes"]["OnTrainingTasks"]
     assert probed["episodes"] == 10 and probed["split"] == "train"
-    told = (contributed / "runs/mine/telling.txt").read_text().splitlines()
+    told = (contributed / "runs/all_examples/telling.txt").read_text().splitlines()
     assert [line.split(" in ")[0] for line in told if "round" in line] == [f"round {n}: 2 updates" for n in (1, 2, 3)]
-    kept = read_file(contributed / "runs/mine/clients/here/buffer.sqlite")
+    kept = read_file(contributed / "runs/all_examples/clients/here/buffer.sqlite")
     found = [item for item in kept if item.round > 0]
     assert found and all(item.rewards == {"short": item.score / len(item.steps)} for item in found)
-    assert len(list((contributed / "runs/mine/clients/here/private").glob("*.safetensors"))) == 3, (
+    assert len(list((contributed / "runs/all_examples/clients/here/private").glob("*.safetensors"))) == 3, (
         "the mix keeps its own"
     )
     assert sum(item.round == 0 for item in kept) == 5, "the shorter half of ten demonstrations"
-    closing = json.loads((contributed / "runs/mine/evaluations/validation-0003.json").read_text())
+    closing = json.loads((contributed / "runs/all_examples/evaluations/validation-0003.json").read_text())
     assert all(row["success"] > row["floor"] + 0.3 for row in closing["worlds"])
 
 
