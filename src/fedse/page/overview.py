@@ -89,15 +89,19 @@ def means(found: Mapping[str, Rows]) -> list[dict[str, Any]]:
 
 
 def above_the_floor(rows: Rows) -> int | None:
-    """The first round after which success is clearly above that of a random policy, its whole interval, and stays so."""
-    measured = [row for row in rows if row["success"] is not None]
-    floor = _most_tasks(measured).get("floor", 0.0)
+    """The first round after which success is clearly above that of a random policy, and stays so: the whole interval is above
+    that of the floor on the same tasks, which is an estimate too."""
     first = None
-    for row in reversed(measured):
-        if row["interval"][0] <= floor:
+    for row in reversed([row for row in rows if row["success"] is not None]):
+        if row["interval"][0] <= _floor_interval(row)[1]:
             break
         first = row["adapter"]
     return first
+
+
+def _floor_interval(row: Mapping[str, Any]) -> tuple[float, float]:
+    """Each task is one trial, however often the random policy attempted it: some tasks are easier than others."""
+    return wilson(row["floor"] * row["episodes"], row["episodes"])
 
 
 def _most_tasks(rows: Rows) -> Mapping[str, Any]:

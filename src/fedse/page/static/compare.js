@@ -25,6 +25,7 @@ function Found({ found, run, asked, go }) {
   const curves = methods.map((method, colour) => ({ name: method.label, colour, points: curve(method) }));
   const several = methods.some((method) => method.seeds.length > 1);
   return html`
+    ${found.notes.length > 0 && html`<ul class="notes" aria-label="Notes">${found.notes.map((note) => html`<li>${note}</li>`)}</ul>`}
     <${Panel} title="Macro success over rounds" note="On validation tasks. ${several ? "With several seeds: their mean, and from the lowest to the highest; with one: its 95 % interval." : "The bands are 95 % intervals."}">
       <${Legend} names=${labels} />
       <${LineChart} label="Macro success of each method over rounds" height=${250} range=${[0, 1]} show=${(y) => f.percent(y, 0)} series=${curves} xLabel="after round" />
@@ -40,7 +41,6 @@ function Found({ found, run, asked, go }) {
       ${labels.length > 2 && html`<label class="slider">against <select value=${asked.against || pairs[0].ours} onChange=${(event) => go(link(run, "compare", { ...asked, against: event.target.value }), true)}>${labels.map((label) => html`<option value=${label} selected=${label === (asked.against || pairs[0].ours)}>${label}</option>`)}</select></label>`}
       ${pairs.map((pair) => html`<${Pair} key="${pair.ours}|${pair.theirs}" pair=${pair} />`)}
     <//>`}
-    ${found.notes.map((note) => html`<p class="aside">${note}</p>`)}
     <p class="made">${found.definition}.</p>`;
 }
 
