@@ -13,7 +13,7 @@ from page_runs import CONTENT, HOSTILE, Broken, Hostile, make_run
 from typer.testing import CliRunner
 
 from fedse.cli import app
-from fedse.errors import BadInput
+from fedse.errors import BadInput, TooManyErrors
 from fedse.evaluation.metrics import wilson
 from fedse.events import EpisodesPlanned, Evaluated, RoundFinished, RoundStarted, RunStarted, Warned
 from fedse.experience.buffer import read_file
@@ -182,6 +182,24 @@ def test_explorations_that_broke_are_told(tmp_path: Path) -> None:
     assert page["fitting"] == 20
     told = answers.view("small", "trajectory", {"id": page["rows"][0]["id"]})
     assert told["error"] == "RuntimeError" and "It fell apart." in told["detail"]
+
+
+def test_a_round_that_was_not_completed_is_told(tmp_path: Path) -> None:
+    clients = {"west": {"worlds": [{"name": Broken, "mode": "original"}]}}
+    with pytest.raises(TooManyErrors):
+        make_run(tmp_path, clients=clients, rounds=1, start="none")
+    told = Answers({"small": Shown.of(RunView.existing(tmp_path / "small"))}).view("small", "overview", {})
+    assert [(item["round"], item["text"].split(",")[0]) for item in told["problems"]] == [
+        (1, "west: 20 of 20 explorations ended in an error"),
+        (1, "The run stopped in this round"),
+    ]
+    folder = RunFolder(tmp_path / "small")
+    folder.lock()
+    try:
+        going_on = Answers({"small": Shown.of(RunView.existing(tmp_path / "small"))}).view("small", "overview", {})
+    finally:
+        folder.unlock()
+    assert going_on["problems"] == told["problems"][:1]
 
 
 def row(adapter: int, successes: int, episodes: int = 20, floor: float = 0.1) -> dict[str, Any]:

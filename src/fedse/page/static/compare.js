@@ -10,7 +10,8 @@ export function Compare({ source, run, runs, asked, go }) {
   const { found, error, loading } = useView(source, run, "compare", { runs: chosen.join(","), against: asked.against || "" });
   const toggle = (name) => {
     const next = chosen.includes(name) ? chosen.filter((one) => one !== name) : runs.map((one) => one.name).filter((one) => chosen.includes(one) || one === name);
-    go(link(run, "compare", { ...asked, runs: next.join(",") || " " }), true);
+    // Labels depend on what is compared.
+    go(link(run, "compare", { ...asked, against: "", runs: next.join(",") || " " }), true);
   };
   return html`<div class="compare">
     <fieldset class="choose"><legend>Runs</legend>${runs.map(({ name }) => html`<label><input type="checkbox" checked=${chosen.includes(name)} onChange=${() => toggle(name)} /> ${name}</label>`)}</fieldset>
