@@ -1,10 +1,12 @@
 """Plug-ins: classes that stand in the slots of a round, what may be set of them, and how they are found and made."""
 
 from fedse.plugins.choices import STORED, Choice, ChoiceOf, ClientSlot, build, capability, options_of
-from fedse.plugins.finding import BY_PATH, ENTRY_POINTS, duties, is_inline, known, nearest, path_of, resolve, summary
+from fedse.plugins.finding import BY_PATH, ENTRY_POINTS, is_inline, known, nearest, path_of, resolve, summary
+from fedse.plugins.fitting import BUILT_WITH, check_methods, duties
 from fedse.plugins.options import FilePath, PluginOptions, complaint, read_options
 
 __all__ = [
+    "BUILT_WITH",
     "BY_PATH",
     "ENTRY_POINTS",
     "STORED",
@@ -15,6 +17,7 @@ __all__ = [
     "PluginOptions",
     "build",
     "capability",
+    "check_methods",
     "complaint",
     "duties",
     "is_inline",
