@@ -4,6 +4,7 @@ from fedse.plugins.choices import STORED, Choice, ChoiceOf, ClientSlot, build, c
 from fedse.plugins.finding import BY_PATH, ENTRY_POINTS, is_inline, known, nearest, path_of, resolve, summary
 from fedse.plugins.fitting import BUILT_WITH, check_methods, duties
 from fedse.plugins.options import FilePath, PluginOptions, complaint, read_options
+from fedse.plugins.returned import described, list_of, numbers
 
 __all__ = [
     "BUILT_WITH",
@@ -19,10 +20,13 @@ __all__ = [
     "capability",
     "check_methods",
     "complaint",
+    "described",
     "duties",
     "is_inline",
     "known",
+    "list_of",
     "nearest",
+    "numbers",
     "options_of",
     "path_of",
     "read_options",
