@@ -284,7 +284,7 @@ class WorldScore:
         """Counts, and nothing else, may stand here."""
         counts = (self.episodes, self.successes, self.steps, self.tokens, self.invalid, *self.errors.values())
         if not all(isinstance(count, int) and count >= 0 for count in counts) or self.successes > self.episodes:
-            raise ValueError(f"a score holds counts, and no more successes than episodes, not {counts}")
+            raise ValueError(f"a score holds counts of the type int, and no more successes than episodes, not {counts}")
         bounds = (self.floor, 0.0 if self.ceiling is None else self.ceiling)
         if self.split not in SPLITS or not all(isinstance(bound, int | float) and isfinite(bound) for bound in bounds):
             raise ValueError(f"a score holds one of the splits {', '.join(SPLITS)}, and finite numbers")

@@ -61,9 +61,9 @@ class ClientAdapters:
     def completed(self, broadcast: Sent, found: Tensors | None = None) -> Adapter:
         """An adapter that anybody may have sent, with what this client keeps to itself after so many rounds."""
         kept = {**self._kept(broadcast), **(found or {})}
-        made = an_adapter(self.mix.compose(with_own_share(self.mix, broadcast, self._private), kept), "mix")
+        made = an_adapter(self.mix.compose(with_own_share(self.mix, broadcast, self._private), kept), "mix, `compose`")
         if not set(broadcast.adapter.layout) <= set(made.layout):
-            raise BadInput("mix: `compose` has to give all tensors of the broadcast adapter, in their shapes.")
+            raise BadInput("mix, `compose`: it has to give all tensors of the broadcast adapter, in their shapes.")
         # A mix may hand on what belongs to all, which nobody may write to.
         fresh = {name: tensor if tensor.flags.writeable else tensor.copy() for name, tensor in made.tensors.items()}
         return self._frozen(replace(made, tensors=fresh), broadcast.behind + 1)
@@ -73,16 +73,16 @@ class ClientAdapters:
         entered = self.entering(task, found)
         lessons = self.mix.lessons(_sent(task), entered) if self.own is None else _one(entered)
         if not isinstance(lessons, Generator):
-            raise BadInput("mix: `lessons` has to be a generator; with one lesson it is `return (yield adapter)`.")
-        following = an_adapter(next(lessons), "mix")
+            raise BadInput("mix, `lessons`: it has to be a generator; with one lesson it is `return (yield adapter)`.")
+        following = an_adapter(next(lessons), "mix, `lessons`")
         while True:
             start = replace(following, frozen=following.frozen | self._frozen(following, task.round).frozen)
             learned = yield start
             _check_learned(start, learned)
             try:
-                following = an_adapter(lessons.send(learned), "mix")
+                following = an_adapter(lessons.send(learned), "mix, `lessons`")
             except StopIteration as ended:
-                return an_adapter(ended.value, "mix")
+                return an_adapter(ended.value, "mix, `lessons`")
 
     def learned(self, learned: Adapter) -> Adapter:
         """What the client would play with after its lessons, if nobody answered what it sends."""
@@ -92,7 +92,7 @@ class ClientAdapters:
         """Keep what stays; the packed rest, or None where nothing was learned or nothing is shared."""
         if learned is not None:
             stays = private(learned, self.plan.in_round(task.round)).tensors
-            kept = arrays(self.mix.keep(learned), "mix") if self.own is None else {}
+            kept = arrays(self.mix.keep(learned), "mix, `keep`") if self.own is None else {}
             self._private.keep(task.round, {**stays, **kept, **found}, began_with(self.mix, _sent(task).adapter))
         if self.own is not None:
             self.own.write(task.round, start if learned is None else learned)

@@ -75,6 +75,11 @@ def checked_plan(site: Site, task: RoundTask, planned: Sequence[Episode]) -> Seq
                 f"curriculum: it planned hints of level {episode.hint} for the world '{episode.world}', which gives "
                 f"{f'those of the levels {LEVELS[0]} to {LEVELS[-1]}' if place.world.has_hints else 'none'}."
             )
+        if not 0 <= episode.sampling.temperature < math.inf:
+            raise BadInput(
+                f"curriculum: it planned an episode at a temperature of {episode.sampling.temperature}: it is a number from "
+                "0 on."
+            )
         key = (episode.world, episode.task.id, episode.attempt)
         if key in seen:
             raise BadInput(

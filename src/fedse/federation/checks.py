@@ -56,9 +56,11 @@ def refusal(update: ClientUpdate, broadcast: Vector, layout: Layout, options: Ch
 
 def unfit(made: Any, before: ServerState, options: CheckOptions) -> str | None:
     """Why an aggregator's result can be neither stored nor broadcast, or None."""
-    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], ServerState)):
-        return f"it has to return `(state, numbers)` with a `ServerState`, not {described(made)}"
-    following: ServerState = made[0]
+    if not (isinstance(made, tuple) and len(made) == 2):
+        return f"it has to return `(state, numbers)`, not {described(made)}"
+    following = made[0]
+    if not isinstance(following, ServerState):
+        return f"the state that it returns has to be a `ServerState`, not {described(following)}"
     if following.round != before.round + 1:
         return f"its state is of round {following.round}, and has to be of round {before.round + 1}"
     held = (*following.adapter.tensors.values(), *following.memory.values())

@@ -18,10 +18,10 @@ from fedse.objectives.objective import (
     RefersToSome,
     Scored,
     Values,
-    check_objective,
     checked_weights,
 )
 from fedse.objectives.teaching import Teacher
+from fedse.plugins import check_made
 from fedse.stopwatch import during
 from fedse.types import Adapter
 
@@ -67,7 +67,7 @@ class Fitting:
         self._told: list[Mapping[str, float]] = []
         explorer = ""
         if objective is not None:
-            check_objective(objective)
+            check_made("objective", objective, Objective)
         if objective is not None and start is not None:
             explorer = start.digest()
             compared = (

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fedse.errors import BadInput
 from fedse.networks.training.soft_targets import LikelyTokens, SoftTargets
 from fedse.objectives.cases import CreditedExample
-from fedse.plugins import check_methods, described, numbers
+from fedse.plugins import described, numbers
 from fedse.visible import short
 
 Values = npt.NDArray[np.float64]
@@ -90,22 +90,15 @@ class RefersToSome(Protocol):
         ...
 
 
-def check_objective(rule: Objective) -> None:
-    """Raises for something else that a learner gave in the place of a rule."""
-    if isinstance(rule, type):
-        raise BadInput(f"objective '{rule.__name__}': it is a class, and has to be made: return `{rule.__name__}()`.")
-    check_methods("objective", type(rule).__name__, type(rule), Objective)
-
-
 def checked_weights(rule: Objective, batch: Sequence[Scored], weighed: Weighed) -> Weighed:
     """What a rule made of a batch, if there is a weight for each token."""
     owner = f"objective '{type(rule).__name__}'"
     if not isinstance(weighed, Weighed):
-        raise BadInput(f"{owner}: `weigh` has to return `Weighed`, not {described(weighed)}.")
+        raise BadInput(f"{owner}, `weigh`: it has to return `Weighed`, not {described(weighed)}.")
     given, wanted = [np.shape(own) for own in weighed.weights], [item.now.shape for item in batch]
     if given != wanted:
         raise BadInput(
-            f"{owner}: `weigh` has to give an array for each example with a weight for each of its tokens, so the shapes "
-            f"{short(wanted)}, not {short(given)}."
+            f"{owner}, `weigh`: it has to give an array for each example with a weight for each of its tokens, so the "
+            f"shapes {short(wanted)}, not {short(given)}."
         )
     return replace(weighed, told=numbers(weighed.told, owner))

@@ -2,7 +2,7 @@
 
 from fedse.plugins.choices import STORED, Choice, ChoiceOf, ClientSlot, build, capability, options_of
 from fedse.plugins.finding import BY_PATH, ENTRY_POINTS, is_inline, known, nearest, path_of, resolve, summary
-from fedse.plugins.fitting import BUILT_WITH, check_methods, duties
+from fedse.plugins.fitting import BUILT_WITH, check_made, duties
 from fedse.plugins.options import FilePath, PluginOptions, complaint, read_options
 from fedse.plugins.returned import described, list_of, numbers
 
@@ -18,7 +18,7 @@ __all__ = [
     "PluginOptions",
     "build",
     "capability",
-    "check_methods",
+    "check_made",
     "complaint",
     "described",
     "duties",

@@ -115,7 +115,7 @@ class ChoiceOf:
             value = {"name": self.default, **value}
         if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
             raise PydanticCustomError(
-                "part", "expected the name of a {kind} or a mapping with 'name'", {"kind": self.kind}
+                "part", "expected the name of a {kind}, a class, or a mapping with 'name'", {"kind": self.kind}
             )
         given = {key: item for key, item in value.items() if key != "name"}
         if (info.context or {}).get(STORED) and value["name"] not in KNOWN[self.kind]:

@@ -35,11 +35,19 @@ def duties(kind: str) -> list[str]:
     return list(_methods(_protocol(kind)))
 
 
-def check_methods(kind: str, name: str, found: Any, protocol: Any = None) -> None:
-    """Raises `UnknownName` for a class that lacks a method, or has one that cannot be called as it will be. `protocol` says
-    what is needed of something that is not a slot's plug-in."""
-    if problem := _lacking(kind, found, protocol or _protocol(kind)):
+def check_methods(kind: str, name: str, found: Any) -> None:
+    """Raises `UnknownName` for a class that lacks a method, or has one that cannot be called as it will be."""
+    if problem := _lacking(kind, found, _protocol(kind)):
         raise _misfit(kind, name, problem)
+
+
+def check_made(kind: str, made: Any, protocol: Any = None) -> None:
+    """The same of something that a program has made. `protocol` says what is needed where there is no such slot."""
+    if isinstance(made, type):
+        raise _misfit(kind, made.__name__, f"this is a class; give what it makes, `{made.__name__}(...)`.")
+    found: Any = type(made)
+    if problem := _lacking(kind, found, protocol or _protocol(kind)):
+        raise _misfit(kind, found.__name__, problem)
 
 
 @cache
