@@ -50,8 +50,8 @@ AGGREGATORS: dict[str, Mapping[str, Any]] = {
     "fedavgm": {"name": "fedavgm", "nesterov": True, "learning_rate": 0.7},
     "trimmed_mean": {"name": "trimmed_mean"},
 }
-GOVERNED = "mean, governed"
-"""The mean of those who are trusted."""
+GOVERNED = ", governed"
+"""Behind an aggregator's name: of those who are trusted."""
 
 
 class LearnedOnce:
@@ -88,9 +88,9 @@ class Bench:
     def cell(self, aggregator: str, attack: str, bad: Sequence[str], seed: int, folder: Path) -> dict[str, Any]:
         """A run with one aggregator and bad sites of one kind."""
         name = f"{aggregator.replace(', ', '_')}-{attack}-{len(bad)}-{seed}"
-        rule = AGGREGATORS.get(aggregator, AGGREGATORS["mean"])
+        rule = AGGREGATORS[aggregator.removesuffix(GOVERNED)]
         changes: dict[str, Any] = {"aggregator": rule, "name": name, "seed": seed}
-        if aggregator == GOVERNED:
+        if aggregator.endswith(GOVERNED):
             changes["checks"] = {"governance": {}}
         experiment = Experiment.model_validate({**self._experiment.model_dump(mode="json"), **changes})
         components = replace(self._components, aggregator=build("aggregator", experiment.aggregator))
@@ -139,7 +139,8 @@ def cells(aggregators: Sequence[str], attacks: Sequence[str], bad: Sequence[Sequ
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--aggregators", nargs="+", choices=[*AGGREGATORS, GOVERNED], default=list(AGGREGATORS))
+    governed = [name + GOVERNED for name in AGGREGATORS]
+    asked.add_argument("--aggregators", nargs="+", choices=[*AGGREGATORS, *governed], default=list(AGGREGATORS))
     asked.add_argument("--attacks", nargs="+", choices=ATTACKS, default=list(ATTACKS))
     asked.add_argument("--recipe", type=Path, default=RECIPE)
     asked.add_argument("--bad", nargs="+", default=[BAD], help="sites by name; those joined by commas are bad together")
