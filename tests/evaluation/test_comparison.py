@@ -56,6 +56,19 @@ def test_runs_that_differ_in_the_seed_alone_are_one_method() -> None:
         label_groups([measured("fed_se"), measured("fed_se")])
 
 
+def test_where_settings_are_too_many_for_a_label_all_go_by_their_names() -> None:
+    many = {f"learner.{name}": 1 for name in "abcde"}
+    demo, mine = measured("fed_se", name="demo"), measured("fed_se", name="mine", settings=many)
+    assert list(label_groups([demo, mine])) == ["demo", "mine"]
+    alone = measured("local_se", name="alone")
+    found = compare([alone, demo, measured("fedit", name="mine", settings=many)])
+    assert [group.label for group in found.groups] == ["alone", "demo", "mine"]
+    assert {pair.ours for pair in found.pairs} == {"demo"}, "the one that is fed_se"
+    assert {pair.ours for pair in compare([alone, demo, mine]).pairs} == {"alone"}, "two are"
+    with pytest.raises(BadInput, match="these runs are alone; demo; mine"):
+        compare([alone, demo, mine], against="fed_se")
+
+
 def test_a_label_names_a_setting_so_that_no_other_can_be_meant() -> None:
     plain = {"learner.learning_rate": 1, "aggregator.name": "mean", "buffer.history": True, "start.name": "none"}
     summed = {"aggregator.name": "fedavgm", "aggregator.learning_rate": 5, "aggregator.momentum": 0.9}

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import chromium
 import pytest
 from chromium import Chromium
-from page_runs import make_run
+from page_runs import Broken, make_run
 
 from fedse.events import RoundStarted, RunStarted, Warned
 from fedse.page.answers import Answers
@@ -47,7 +47,9 @@ def server(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     shutil.copytree(finished, folder / "small")
     shutil.copytree(finished, folder / "hub", ignore=shutil.ignore_patterns("clients"))
     make_run(folder, name="other", method="fedit")
-    names = ("small", "hub", "other")
+    broken = {"west": {"worlds": [{"name": Broken, "mode": "original"}]}}
+    make_run(folder, name="broken", clients=broken, rounds=1, start="none", limits={"max_error_share": 1.0})
+    names = ("small", "hub", "other", "broken")
     runs = {name: Shown.of(RunView.existing(folder / name), own_worlds=True) for name in names}
     with PageServer(Answers(runs), pause=0.05) as started:
         threading.Thread(target=started.serve_forever, daemon=True).start()
@@ -151,6 +153,14 @@ def test_a_point_of_a_curve_leads_to_its_episodes(browser: Chromium, server: Pag
     assert_calm(browser, server)
 
 
+def test_an_episode_that_broke_can_be_read(browser: Chromium, server: PageServer) -> None:
+    row = server.answers.runs["broken"].catalogue.page({"outcome": "error"})["rows"][0]
+    visit(browser, server, f"broken/trajectory?id={quote(row['id'])}")
+    text = browser.wait("document.querySelector('.broken')?.innerText")
+    assert "RuntimeError" in text and "It fell apart." in text
+    assert_calm(browser, server)
+
+
 def test_two_attempts_at_a_task_are_compared_word_by_word(browser: Chromium, server: PageServer) -> None:
     catalogue = server.answers.runs["small"].catalogue
     rows = catalogue.page({"client": "west", "outcome": "success", "purpose": "evaluate"})["rows"]
@@ -190,9 +200,15 @@ def test_it_is_readable_in_the_dark_and_on_a_telephone(browser: Chromium, server
     try:
         for width, dark in ((390, True), (1280, True), (390, False)):
             browser.look(width, 900, dark)
-            for place in ("overview", "clients", "trajectories", "left", f"trajectory?id={quote(row['id'])}"):
+            read = f"trajectory?id={quote(row['id'])}"
+            for place in ("overview", "clients", "trajectories", "left", read, "compare?runs=small,other"):
                 visit(browser, server, f"small/{place}")
                 assert browser.eval("document.documentElement.scrollWidth <= innerWidth"), f"{place} at {width}"
+                here = "document.querySelector('nav [aria-current]').getBoundingClientRect()"
+                assert browser.wait(f"{here}.right <= innerWidth"), f"the name of {place} is cut at {width}"
+                if place == read:
+                    style = browser.eval("getComputedStyle(document.querySelector('.drawing')).whiteSpace")
+                    assert style == ("pre" if width == 390 else "pre-wrap"), "walls stay in their lines"
             ground = browser.eval(
                 "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
             )
@@ -209,6 +225,10 @@ def test_a_choice_of_runs_is_laid_out_and_paper_has_no_buttons(browser: Chromium
     browser.call("Emulation.setEmulatedMedia", media="print")
     assert browser.eval(layout) == ["none", "none"]
     browser.call("Emulation.setEmulatedMedia", media="")
+    visit(browser, server, "small/compare?runs=small,other&against=fedit")
+    browser.eval("document.querySelector('.choose input').click()")
+    browser.wait("document.body.innerText.includes('Choose two runs or more')")
+    assert "against" not in browser.eval("location.hash"), "it may be a label of what is no longer compared"
 
 
 def test_the_report_opens_from_disk(browser: Chromium, server: PageServer, tmp_path: Path) -> None:
@@ -248,7 +268,7 @@ def test_pictures_for_the_documents(browser: Chromium) -> None:
         )
         early = shown.catalogue.of_task(row["world"], row["task"])[0]
         for name, place, height, dark in (
-            ("overview", "overview", 1180, False),
+            ("overview", "overview", 1210, False),
             ("trajectory", f"trajectory?id={quote(row['id'])}&step=2", 760, True),
             ("same_task", f"trajectory?id={quote(row['id'])}&with={quote(early['id'])}", 760, False),
         ):

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_runs import HOSTILE, Broken, Hostile, make_run
+from page_runs import CONTENT, HOSTILE, Broken, Hostile, make_run
 from typer.testing import CliRunner
 
 from fedse.cli import app
-from fedse.errors import BadInput
+from fedse.errors import BadInput, TooManyErrors
 from fedse.evaluation.metrics import wilson
 from fedse.events import EpisodesPlanned, Evaluated, RoundFinished, RoundStarted, RunStarted, Warned
 from fedse.experience.buffer import read_file
@@ -184,6 +184,24 @@ def test_explorations_that_broke_are_told(tmp_path: Path) -> None:
     assert told["error"] == "RuntimeError" and "It fell apart." in told["detail"]
 
 
+def test_a_round_that_was_not_completed_is_told(tmp_path: Path) -> None:
+    clients = {"west": {"worlds": [{"name": Broken, "mode": "original"}]}}
+    with pytest.raises(TooManyErrors):
+        make_run(tmp_path, clients=clients, rounds=1, start="none")
+    told = Answers({"small": Shown.of(RunView.existing(tmp_path / "small"))}).view("small", "overview", {})
+    assert [(item["round"], item["text"].split(",")[0]) for item in told["problems"]] == [
+        (1, "west: 20 of 20 explorations ended in an error"),
+        (1, "The run stopped in this round"),
+    ]
+    folder = RunFolder(tmp_path / "small")
+    folder.lock()
+    try:
+        going_on = Answers({"small": Shown.of(RunView.existing(tmp_path / "small"))}).view("small", "overview", {})
+    finally:
+        folder.unlock()
+    assert going_on["problems"] == told["problems"][:1]
+
+
 def row(adapter: int, successes: int, episodes: int = 20, floor: float = 0.1) -> dict[str, Any]:
     return {
         **{"adapter": adapter, "successes": successes, "episodes": episodes, "success": successes / episodes},
@@ -194,8 +212,17 @@ def row(adapter: int, successes: int, episodes: int = 20, floor: float = 0.1) ->
 def test_the_round_from_which_a_world_works_is_found() -> None:
     assert above_the_floor([row(0, 2), row(1, 12), row(2, 3), row(3, 11), row(4, 15)]) == 3
     assert above_the_floor([row(0, 12)]) == 0
-    assert above_the_floor([row(0, 5), row(1, 90, 200, floor=0.3)]) == 1, "the floor that was measured on most tasks"
+    assert above_the_floor([row(0, 5), row(1, 90, 200, floor=0.3)]) == 1
     assert above_the_floor([row(0, 12), row(1, 3)]) is None and above_the_floor([]) is None
+
+
+def test_a_few_lucky_tasks_are_not_clearly_above_the_floor() -> None:
+    chance = 1 / 120
+    few = [row(number, 1, 10, floor=0.0) for number in range(1, 6)]
+    assert above_the_floor([row(0, 1, 40, chance), *few]) is None
+    assert above_the_floor([row(0, 1, 40, chance), *few, row(6, 6, 40, chance)]) is None, "the floor is an estimate too"
+    assert above_the_floor([row(0, 1, 40, chance), *few, row(6, 8, 40, chance)]) == 6
+    assert above_the_floor([row(0, 1, 40, chance), row(1, 8, 10, 0.0), row(2, 8, 40, chance)]) == 1
 
 
 def test_means_count_only_rounds_in_which_all_were_measured() -> None:
@@ -371,6 +398,37 @@ def test_compare_has_the_numbers_of_fedse_compare(finished: Path, tmp_path: Path
     for asked, sentence in (({"runs": "small"}, "two runs or more"), ({"against": "nobody"}, "nobody")):
         with pytest.raises(BadInput, match=sentence):
             answers.view("small", "compare", asked)
+
+
+def test_curves_of_a_comparison_are_those_of_the_compared_worlds(tmp_path: Path) -> None:
+    east = CONTENT["clients"]["east"]
+    hard = {"worlds": [{"name": "maze", "size": 9}], "learns": False}
+    both = make_run(tmp_path, name="both", clients={"east": east, "hard": hard}, rounds=1)
+    one = make_run(tmp_path, name="one", clients={"east": east}, rounds=1)
+    answers = Answers(by_name(Shown.of(RunView.existing(path)) for path in (both, one)))
+    told = answers.view("both", "compare", {})
+    printed = json.loads(CliRunner().invoke(app, ["compare", str(both), str(one), "--json"]).stdout)
+    assert "Not all runs have hard: maze: compared without." in told["notes"]
+    for method, same in zip(told["methods"], printed["methods"], strict=True):
+        (points,), (drawn,) = method["means"], same["curves"].values()
+        assert {str(point["adapter"]): point["macro"] for point in points} == drawn["east: maze"]
+    everywhere = answers.view("both", "overview", {})["means"][-1]
+    assert told["methods"][0]["means"][0][-1]["macro"] > everywhere["macro"], "the hard world counts on its own page"
+
+
+def test_runs_in_folders_of_one_name_are_told_apart(finished: Path, tmp_path: Path) -> None:
+    other = make_run(tmp_path, rounds=1)
+    assert other.name == finished.name
+    answers = Answers(by_name(Shown.of(RunView.existing(path)) for path in (finished, other)))
+    told = answers.view("small", "compare", {})
+    assert [method["runs"] for method in told["methods"]] == [["small"], ["small~2"]]
+    for method in told["methods"]:
+        (curve,), (name,) = method["means"], method["runs"]
+        assert [point["macro"] for point in curve] == [
+            point["macro"] for point in answers.view(name, "overview", {})["means"]
+        ]
+    printed = json.loads(CliRunner().invoke(app, ["compare", str(finished), str(other), "--json"]).stdout)
+    assert [method["runs"] for method in printed["methods"]] == [[str(finished)], [str(other)]]
 
 
 def test_replies_are_told_with_the_probability_of_their_tokens_where_it_is_stored(

@@ -122,7 +122,7 @@ def test_nothing_else_can_be_had(server: PageServer, path: str) -> None:
 
 def test_why_something_cannot_be_shown_is_an_answer(server: PageServer) -> None:
     status, _, content = ask(server, f"/{server.token}/api/small/compare")
-    assert status == 200 and json.loads(content) == {"error": "Choose two runs or more."}
+    assert status == 200 and json.loads(content) == {"refused": "Choose two runs or more."}
 
 
 def test_a_fault_of_the_page_is_told_on_it(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_a_fault_of_the_page_is_told_on_it(server: PageServer, monkeypatch: pyte
 
     monkeypatch.setattr(server.answers, "_left", broken)
     status, _, content = ask(server, f"/{server.token}/api/small/left")
-    assert status == 500 and "ZeroDivisionError, broken in test_page_server.py" in json.loads(content)["error"]
+    assert status == 500 and "ZeroDivisionError, broken in test_page_server.py" in json.loads(content)["refused"]
 
 
 def test_odd_requests_are_refused_in_silence(server: PageServer, capfd: pytest.CaptureFixture[str]) -> None:

@@ -161,7 +161,8 @@ def _seed_twice(group: Sequence[Measured]) -> int | None:
 
 
 def _labels(firsts: Sequence[Measured]) -> list[str]:
-    """The method, and the settings in which a group is unlike most others."""
+    """The method, and the settings in which a group is unlike most others; names of runs where that says too much of one
+    group, or the same of two."""
     keys = sorted({key for run in firsts for key in run.settings})
     skipped = {*_BEHIND_A_WORD, *_NO_DIFFERENCE, "method"}
     usual = {
@@ -170,19 +171,20 @@ def _labels(firsts: Sequence[Measured]) -> list[str]:
         if key.split(".")[0] not in skipped
     }
     labels = []
+    short = True
     for run in firsts:
         unusual = [
             f"{_short(key, keys)}={run.settings.get(key)}"
             for key in sorted(usual, key=lambda key: key.removesuffix(".name"))
             if json.dumps(run.settings.get(key), default=str) != usual[key] and not _of_another_plugin(key, run)
         ]
-        long = len(unusual) > 4 or any(len(item) > 40 for item in unusual)
-        # A sweep names its runs by variant and seed.
-        variant = run.name.removesuffix(f"-s{run.seed}")
-        labels.append(variant if long else ", ".join([run.method, *unusual]))
-    if len(set(labels)) == len(labels):
+        short = short and len(unusual) <= 4 and all(len(item) <= 40 for item in unusual)
+        labels.append(", ".join([run.method, *unusual]))
+    if short and len(set(labels)) == len(labels):
         return labels
-    return [run.name for run in firsts]
+    # A sweep names its runs by variant and seed.
+    variants = [run.name.removesuffix(f"-s{run.seed}") for run in firsts]
+    return variants if len(set(variants)) == len(variants) else [run.name for run in firsts]
 
 
 def _of_another_plugin(key: str, run: Measured) -> bool:
@@ -245,10 +247,16 @@ def _successes(runs: Sequence[Measured], tasks: Mapping[str, Sequence[str]]) -> 
 
 
 def _reference(groups: Sequence[Group], against: str) -> Group:
-    for wanted in [against] if against else ["fed_se", groups[0].label]:
-        for group in groups:
-            if wanted == group.label or (against and against in [run.name for run in group.runs]):
-                return group
+    wanted = against or "fed_se"
+    for group in groups:
+        if wanted == group.label or against in [run.name for run in group.runs]:
+            return group
+    # Labels may be names of runs.
+    of_method = [group for group in groups if group.runs[0].method == wanted]
+    if len(of_method) == 1:
+        return of_method[0]
+    if not against:
+        return groups[0]
     raise BadInput(f"--against {against}: these runs are {'; '.join(group.label for group in groups)}.")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from fedse.errors import BadInput
 from fedse.evaluation.measured import (
     Measured,
+    Place,
     agreements,
     costs,
     has_evaluation,
@@ -16,6 +18,7 @@ from fedse.evaluation.measured import (
     success_curves,
     world_name,
 )
+from fedse.experiments.options import Experiment
 from fedse.experiments.running import stored_experiment
 from fedse.plugins import nearest
 from fedse.runs.reading import RunView
@@ -31,7 +34,7 @@ def read_runs(paths: Sequence[Path], split: str) -> tuple[str, list[Measured]]:
     for candidate in [split] if split else known:
         missing[candidate] = [str(folder.path) for folder in folders if not has_evaluation(folder, candidate)]
         if not missing[candidate]:
-            return candidate, [_read(folder, candidate) for folder in folders]
+            return candidate, [_read(*named, candidate) for named in zip(folders, _names(folders), strict=True)]
     wanted, without = next(iter(missing.items())) if split else ("validation", missing["validation"])
     raise BadInput(
         f"{without[0]} has no {wanted} evaluation of its last round: run its experiment to the end, or play it with "
@@ -39,15 +42,26 @@ def read_runs(paths: Sequence[Path], split: str) -> tuple[str, list[Measured]]:
     )
 
 
-def _read(folder: RunView, split: str) -> Measured:
-    experiment = stored_experiment(folder)
-    places = {
+def places(experiment: Experiment) -> dict[Place, str]:
+    """The name that each world has in the experiment file, whoever holds it."""
+    return {
         (holder, label): world_name(*origin)
         for holder, origins in experiment.holdings.items()
         for label, origin in origins.items()
     }
+
+
+def _names(folders: Sequence[RunView]) -> list[str]:
+    """The folders' names, with their places where folders in different places are named alike."""
+    alike = Counter(folder.path.name for folder in folders)
+    return [folder.path.name if alike[folder.path.name] == 1 else str(folder.path) for folder in folders]
+
+
+def _read(folder: RunView, name: str, split: str) -> Measured:
+    experiment = stored_experiment(folder)
+    held = places(experiment)
     number = folder.last_round() or 0
-    played, errors = outcomes(folder, split, number, places)
+    played, errors = outcomes(folder, split, number, held)
     outside = {"name", "seed", "clients"}
     every = dict(_flat(experiment.model_dump(mode="json", exclude=outside), ""))
     method = dict(_flat({key: value for key, value in experiment.comparable().items() if key not in outside}, ""))
@@ -65,14 +79,14 @@ def _read(folder: RunView, split: str) -> Measured:
         for key, value in options.model_dump(mode="json", exclude={"worlds"}, exclude_none=True).items()
     }
     return Measured(
-        name=folder.path.name,
+        name=name,
         seed=experiment.seed,
         method=experiment.method or "mixture",
         settings={**{key: value for key, value in every.items() if key in method}, **worlds, **own},
         round=number,
         worlds=played,
         errors=errors,
-        curves=success_curves(folder, places),
+        curves=success_curves(folder, held),
         costs=costs(folder, experiment.sharing == "all", experiment.pooled),
         agreements=agreements(folder),
         roundings={key: value for key, value in every.items() if key not in method},

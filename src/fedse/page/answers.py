@@ -55,7 +55,7 @@ class Answers:
     def _compare(self, shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
         del shown
         names = [name for name in asked.get("runs", "").split(",") if name in self.runs]
-        return compared([self.runs[name] for name in names or self.runs], asked.get("against", ""))
+        return compared({name: self.runs[name] for name in names or self.runs}, asked.get("against", ""))
 
     def _trajectories(self, shown: Shown, asked: Mapping[str, str]) -> dict[str, Any]:
         return {"kind": shown.kind, **shown.catalogue.page(asked, _number(asked.get("page", "")))}

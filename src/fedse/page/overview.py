@@ -54,7 +54,7 @@ def overview(shown: Shown) -> dict[str, Any]:
         "tests": shown.run.evaluation("test", last) if shown.kind != "site" else None,
         "clients": _clients(shown, progress, reports),
         "totals": _totals(reports.values()),
-        "problems": [*progress.problems, *_broken(reports), *_missing(shown)],
+        "problems": [*progress.problems, *_broken(reports), *_unfinished(shown, progress), *_missing(shown)],
         "feed": progress.feed[-_FEED:],
         "made_with": [provenance.in_words(maker) for maker in shown.run.makers() if maker],
     }
@@ -89,15 +89,19 @@ def means(found: Mapping[str, Rows]) -> list[dict[str, Any]]:
 
 
 def above_the_floor(rows: Rows) -> int | None:
-    """The first round after which success is clearly above that of a random policy, its whole interval, and stays so."""
-    measured = [row for row in rows if row["success"] is not None]
-    floor = _most_tasks(measured).get("floor", 0.0)
+    """The first round after which success is clearly above that of a random policy, and stays so: its interval is above that
+    of the floor on the same tasks, which is an estimate too."""
     first = None
-    for row in reversed(measured):
-        if row["interval"][0] <= floor:
+    for row in reversed([row for row in rows if row["success"] is not None]):
+        if row["interval"][0] <= _floor_interval(row)[1]:
             break
         first = row["adapter"]
     return first
+
+
+def _floor_interval(row: Mapping[str, Any]) -> tuple[float, float]:
+    """Each task is one trial, however often the random policy attempted it: some tasks are easier than others."""
+    return wilson(row["floor"] * row["episodes"], row["episodes"])
 
 
 def _most_tasks(rows: Rows) -> Mapping[str, Any]:
@@ -167,6 +171,20 @@ def _broken(reports: Mapping[int, Mapping[str, Any] | None]) -> list[dict[str, A
         for name, entry in (report or {"clients": {}})["clients"].items()
         if (count := entry["counts"].get("errors"))
     ]
+
+
+def _unfinished(shown: Shown, progress: Progress) -> list[dict[str, Any]]:
+    """A round without a report: what broke in it may be why."""
+    if progress.unfinished is None:
+        return []
+    clients = {name: {"counts": counts} for name, counts in progress.unfinished.items()}
+    stopped = {
+        "time": progress.latest,
+        "round": progress.round,
+        "text": "The run stopped in this round, before it was complete. The command that started the run repeats it.",
+        "times": 1,
+    }
+    return [*_broken({progress.round: {"clients": clients}}), *([stopped] if in_use(shown.run.path) is False else [])]
 
 
 def _missing(shown: Shown) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -37,6 +37,8 @@ class Progress:
         self.doing: dict[str, str] = {}
         self.states: dict[str, str] = {}
         """What became of each client in the newest round it answered."""
+        self.unfinished: dict[str, Mapping[str, int]] | None = None
+        """Counts of the clients that have answered in a round that is not complete."""
         self.problems: list[dict[str, Any]] = []
         self.feed: list[dict[str, Any]] = []
         self._seconds: dict[int, float] = {}
@@ -69,6 +71,7 @@ class Progress:
     def _on_round_started(self, event: RoundStarted) -> None:
         self.round = event.round
         self._round_began = self._time
+        self.unfinished = {}
         self._tell(f"Round {event.round} starts.")
 
     def _on_episodes_planned(self, event: EpisodesPlanned) -> None:
@@ -83,6 +86,8 @@ class Progress:
 
     def _on_client_finished(self, event: ClientFinished) -> None:
         self.doing[event.client] = self.states[event.client] = event.state
+        if self.unfinished is not None:
+            self.unfinished[event.client] = dict(event.counts)
         self._tell(f"{event.client}: {event.state}.")
 
     def _on_waiting(self, event: Waiting) -> None:
@@ -93,7 +98,7 @@ class Progress:
         self._wrong(event.message, event.details.get("round", self.round))
 
     def _on_round_finished(self, event: RoundFinished) -> None:
-        self._finished, self._round_began = event.round, math.inf
+        self._finished, self._round_began, self.unfinished = event.round, math.inf, None
         self._seconds[event.round] = event.seconds
         for client, why in event.refused.items():
             self._wrong(f"The update of {client} was refused: {why}", event.round)

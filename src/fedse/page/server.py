@@ -95,11 +95,11 @@ class _Handler(BaseHTTPRequestHandler):
         except FedseError as error:
             # Why something cannot be shown is what the reader asked for.
             status = HTTPStatus.NOT_FOUND if isinstance(error, NotThere) else status
-            content = tame({"error": str(error)})
+            content = tame({"refused": str(error)})
         except Exception as error:  # A fault of the page is told where it is seen, and not lost with its thread.
             place = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{place.name} in {Path(place.filename).name}"
-            content = tame({"error": f"The page broke ({type(error).__name__}, {where}): please report it."})
+            content = tame({"refused": f"The page broke ({type(error).__name__}, {where}): please report it."})
             status = HTTPStatus.INTERNAL_SERVER_ERROR
         self._answer(content, status)
 

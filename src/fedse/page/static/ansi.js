@@ -8,7 +8,8 @@ export function Drawing({ pieces, label }) {
   const lines = pieces.map(([text]) => text).join("").split("\n");
   // Sentences may be broken; a map that is too wide is moved instead.
   const map = lines.filter((line) => line.includes(WALL));
-  const kind = map.some((line) => line.length > WIDE) ? "map" : !map.length && lines.some((line) => line.length > WIDE) ? "text" : "";
+  const wide = (map.length ? map : lines).some((line) => line.length > WIDE);
+  const kind = map.length ? (wide ? "map" : "small map") : wide ? "text" : "";
   return html`<pre class="drawing ${kind}" role="img" aria-label=${label}>
     ${pieces.map(([text, classes]) => html`<span class=${classes}>${text}</span>`)}
   </pre>`;

@@ -99,6 +99,8 @@ function Run({ runs, run, place, go }) {
   const now = view === "trajectory" ? "trajectories" : view;
   useEffect(() => {
     document.title = `${run} · ${TABS.find(([name]) => name === now)?.[1] || ""} · fedse`;
+    // Not all views fit side by side on a telephone.
+    document.querySelector(".bar nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [run, now]);
   return html`<header class="bar">
       <a class="brand" href=${link(run, "overview")}>fedse</a>

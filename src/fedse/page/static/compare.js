@@ -10,7 +10,8 @@ export function Compare({ source, run, runs, asked, go }) {
   const { found, error, loading } = useView(source, run, "compare", { runs: chosen.join(","), against: asked.against || "" });
   const toggle = (name) => {
     const next = chosen.includes(name) ? chosen.filter((one) => one !== name) : runs.map((one) => one.name).filter((one) => chosen.includes(one) || one === name);
-    go(link(run, "compare", { ...asked, runs: next.join(",") || " " }), true);
+    // Labels depend on what is compared.
+    go(link(run, "compare", { ...asked, against: "", runs: next.join(",") || " " }), true);
   };
   return html`<div class="compare">
     <fieldset class="choose"><legend>Runs</legend>${runs.map(({ name }) => html`<label><input type="checkbox" checked=${chosen.includes(name)} onChange=${() => toggle(name)} /> ${name}</label>`)}</fieldset>
@@ -25,6 +26,7 @@ function Found({ found, run, asked, go }) {
   const curves = methods.map((method, colour) => ({ name: method.label, colour, points: curve(method) }));
   const several = methods.some((method) => method.seeds.length > 1);
   return html`
+    ${found.notes.length > 0 && html`<ul class="notes" aria-label="Notes">${found.notes.map((note) => html`<li>${note}</li>`)}</ul>`}
     <${Panel} title="Macro success over rounds" note="On validation tasks. ${several ? "With several seeds: their mean, and from the lowest to the highest; with one: its 95 % interval." : "The bands are 95 % intervals."}">
       <${Legend} names=${labels} />
       <${LineChart} label="Macro success of each method over rounds" height=${250} range=${[0, 1]} show=${(y) => f.percent(y, 0)} series=${curves} xLabel="after round" />
@@ -40,7 +42,6 @@ function Found({ found, run, asked, go }) {
       ${labels.length > 2 && html`<label class="slider">against <select value=${asked.against || pairs[0].ours} onChange=${(event) => go(link(run, "compare", { ...asked, against: event.target.value }), true)}>${labels.map((label) => html`<option value=${label} selected=${label === (asked.against || pairs[0].ours)}>${label}</option>`)}</select></label>`}
       ${pairs.map((pair) => html`<${Pair} key="${pair.ours}|${pair.theirs}" pair=${pair} />`)}
     <//>`}
-    ${found.notes.map((note) => html`<p class="aside">${note}</p>`)}
     <p class="made">${found.definition}.</p>`;
 }
 

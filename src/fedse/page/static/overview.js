@@ -31,7 +31,7 @@ export function Overview({ run, found }) {
     ${found.running && table}
     ${means.length > 0 && html`<${Means} means=${means} until=${found.planned} />`}
     ${worlds.length > 0 && html`<section><header class="section"><h2>Success in each world</h2>
-      <p>On held-out validation tasks, with 95 % intervals, after each round. Floor: a random policy; ceiling: the world's expert. A hollow mark has fewer tasks. Click a mark to read its episodes.</p></header>
+      <p>On held-out validation tasks, with 95 % intervals, after each round. Floor: a random policy; ceiling: the world's expert. Clearly above the floor: the interval is above that of the floor on the same tasks. A hollow mark has fewer tasks. Click a mark to read its episodes.</p></header>
       <div class="worlds">${worlds.slice(0, most).map((world) => html`<${World} key=${world.name} run=${run} world=${world} until=${found.planned} />`)}</div>
       ${worlds.length > most && html`<button type="button" onClick=${() => setMost(worlds.length)}>show all ${worlds.length}</button>`}</section>`}
     ${tests && html`<${Test} tests=${tests} />`}
@@ -83,7 +83,7 @@ function World({ run, world, until }) {
     note: `(${f.interval(row.interval)}), ${row.episodes} tasks`,
     href: link(run, "trajectories", { client: row.client, world: row.world, purpose: "evaluate", adapter: String(row.adapter) }),
   }));
-  const above = world.above === null ? "Not clearly above the floor yet." : world.above === 0 ? "Above the floor from the beginning." : `Clearly above the floor from round ${world.above} on.`;
+  const above = world.above === null ? "Not clearly above the floor yet." : world.above === 0 ? "Clearly above the floor from the beginning." : `Clearly above the floor from round ${world.above} on.`;
   const told = `${world.name}: success ${f.percent(first.success)} at the beginning, ${f.percent(last.success)} after round ${last.adapter}. ${above}`;
   return html`<section class="panel world">
     <header><h3>${world.name}</h3><span class="now">${f.percent(last.success)}</span></header>

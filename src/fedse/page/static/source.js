@@ -21,7 +21,7 @@ class Live {
   async ask(address) {
     const response = await fetch(address);
     const answer = await response.json();
-    if (answer.error) throw new Error(answer.error);
+    if (answer.refused) throw new Error(answer.refused);
     return answer;
   }
 
