@@ -45,7 +45,6 @@ class ProductMerge(ResidualRule):
         self.rank = self.options.rank
 
     @abstractmethod
-    @abstractmethod
     def merged(self, changes: Sequence[Matrix], rank: int) -> Matrix:
         """One change of all clients' changes, which are cores of one space; `rank` is that of the clients' pairs."""
         raise NotImplementedError

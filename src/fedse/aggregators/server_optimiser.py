@@ -30,7 +30,6 @@ class ServerOptimiser(Mean):
         return self.following(state, vector, {**state.memory, **memory}), {"step_norm": float(np.linalg.norm(step))}
 
     @abstractmethod
-    @abstractmethod
     def step(self, change: Change, memory: Tensors) -> tuple[Change, dict[str, Vector]]:
         """How far the adapter moves, and what is remembered of it."""
         raise NotImplementedError

@@ -52,7 +52,6 @@ class TrialMix(Broadcast):
         self.every = every
 
     @abstractmethod
-    @abstractmethod
     def weights(self, success: Mapping[str, float]) -> Mapping[str, float]:
         """How much of each adapter is taken, by the names of `success`, among which is `SHARED`. They add up to 1."""
         raise NotImplementedError
