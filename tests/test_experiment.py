@@ -87,7 +87,7 @@ def test_a_value_of_a_worlds_option_is_checked_under_its_own_path(tmp_path: Path
         ("exploration: {temperature: '1'}", "exploration.temperature: input should be a valid number, got '1'."),
         ("exploration: {temperature: 0}", "exploration.temperature: input should be greater than 0, got 0."),
         ("exploration: 3", "exploration: input should be a valid dictionary"),
-        ("filter: 3", "filter: expected the name of a filter or a mapping with 'name', got 3."),
+        ("filter: 3", "filter: expected the name of a filter, a class, or a mapping with 'name', got 3."),
         ("filter: {name: 3}", "filter: expected the name of a filter"),
         ("filter: {name: threshold, score: .nan}", "not valid YAML (.nan is not a finite number)"),
         ("filter: treshold", "filter: unknown filter 'treshold': did you mean 'threshold'? Known: best_of_task, none"),

@@ -23,7 +23,7 @@ from fedse.experiments.options import Experiment
 from fedse.experiments.running import stored_experiment
 from fedse.plugins import Choice, ChoiceOf, duties, known, resolve
 from fedse.plugins.shipped import KNOWN
-from fedse.probes.evaluation import Evaluation
+from fedse.probes.drift import Drift
 from fedse.runs.folder import RunFolder
 from fedse.runs.trackers import Trackers
 from fedse.worlds.maze import Maze
@@ -60,7 +60,7 @@ def test_hub_and_site_agree_on_every_key_that_is_not_said_to_be_the_servers(tabl
         {"exploration": {"tasks": 11}},
         {"curriculum": Uniform},
         {"judge": "fedse.judges.world:WorldJudge"},
-        {"probes": ["fedse.probes.evaluation:Evaluation"]},
+        {"probes": ["fedse.probes.drift:Drift"]},
         {"sending": {"precision": "int8"}},
         {"buffer": {"max_trajectories": 7}},
         {"seed": 1},
@@ -128,7 +128,7 @@ def test_a_class_that_cannot_be_imported_is_refused_where_other_processes_need_i
 
 
 def test_probes_have_names_of_their_own(table_experiment: Make) -> None:
-    class Local(Evaluation):
+    class Local(Drift):
         pass
 
     assert list(table_experiment(probes=[Local, Local]).labelled_probes) == ["Local", "Local_2"]

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import isfinite
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -283,10 +284,10 @@ class WorldScore:
         """Counts, and nothing else, may stand here."""
         counts = (self.episodes, self.successes, self.steps, self.tokens, self.invalid, *self.errors.values())
         if not all(isinstance(count, int) and count >= 0 for count in counts) or self.successes > self.episodes:
-            raise ValueError(f"a score holds counts, and no more successes than episodes, not {counts}")
+            raise ValueError(f"a score holds counts of the type int, and no more successes than episodes, not {counts}")
         bounds = (self.floor, 0.0 if self.ceiling is None else self.ceiling)
-        if self.split not in SPLITS or not all(isinstance(bound, int | float) for bound in bounds):
-            raise ValueError("a score holds a split and numbers only")
+        if self.split not in SPLITS or not all(isinstance(bound, int | float) and isfinite(bound) for bound in bounds):
+            raise ValueError(f"a score holds one of the splits {', '.join(SPLITS)}, and finite numbers")
 
 
 Precision = Literal["float32", "float16", "int8"]

@@ -421,7 +421,7 @@ def test_what_is_not_scored_beforehand_would_not_have_changed_what_is_learned(
         return (through.vector.values.detach() - begun).numpy()
 
     found = learned()
-    monkeypatch.setattr(type(objective), "refers_to", Objective.refers_to)
+    monkeypatch.setattr(type(objective), "refers_to", lambda *_: True)
     wanted = learned()
     assert found @ wanted / np.linalg.norm(found) / np.linalg.norm(wanted) > 0.9999
     assert np.linalg.norm(found - wanted) < 0.02 * np.linalg.norm(wanted)

@@ -7,6 +7,7 @@ of successive rounds are merged by SVD; only ranks that carry something are kept
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -48,6 +49,7 @@ class ResidualRule(Rule):
         """Whether further ranks may be broadcast beside the shared pair."""
         return self.rank != 0
 
+    @abstractmethod
     def split(
         self, ups: Sequence[Matrix], downs: Sequence[Matrix], name: str, state: ServerState
     ) -> tuple[Matrix, Matrix, Matrix, Matrix]:

@@ -5,6 +5,7 @@ What an aggregator promises beyond that stands in its `promises`, in the words b
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
@@ -55,6 +56,7 @@ class Rule:
                 )
         return self.combine(state, updates)
 
+    @abstractmethod
     def combine(self, state: ServerState, updates: Sequence[StoredUpdate]) -> Result:
         raise NotImplementedError
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fedse.errors import BadInput
-from fedse.worlds.world import World
+from fedse.worlds.world import Turn, World
+
+_NOT_HERE = "the worlds of this run are on the machines of its sites, and can be played there only."
 
 
 class Elsewhere(World):
@@ -13,7 +15,17 @@ class Elsewhere(World):
 
     name = "elsewhere"
     version = 1
+    rules = ""
+    turn_limit = 0
 
     def __init__(self, **options: Any) -> None:
         del options
-        raise BadInput("the worlds of this run are on the machines of its sites, and can be played there only.")
+        raise BadInput(_NOT_HERE)
+
+    def begin(self, task: str) -> str:
+        del task
+        raise BadInput(_NOT_HERE)
+
+    def act(self, action: str) -> Turn:
+        del action
+        raise BadInput(_NOT_HERE)

@@ -13,13 +13,13 @@ from rich.text import Text
 from fedse.cli.console import make_console, say
 from fedse.cli.findings import tell
 from fedse.cli.settings import Settings, WorldName, names_in, read_settings
-from fedse.errors import BadInput, MissingExtra
+from fedse.errors import MissingExtra
 from fedse.plugins import known, resolve, summary
 from fedse.types import SPLITS
 from fedse.worlds.check import check
 from fedse.worlds.reference import ceiling, floor
 from fedse.worlds.speed import steps_per_second
-from fedse.worlds.world import World
+from fedse.worlds.world import World, world_class
 
 app = typer.Typer(help="List the worlds, measure, check or serve one.")
 
@@ -29,10 +29,7 @@ _FLOOR_EPISODES = 600
 
 def make_world(name: str, settings: list[str] | None) -> World:
     """The world with this name and these options."""
-    kind = resolve("world", name)
-    if not issubclass(kind, World):
-        raise BadInput(f"'{name}' is not a world: its class does not inherit from fedse.worlds.world.World.")
-    return kind(**read_settings(settings, "mode=original"))
+    return world_class(name)(**read_settings(settings, "mode=original"))
 
 
 def modes_of(kind: type[World]) -> list[str]:

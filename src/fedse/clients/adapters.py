@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -10,6 +11,7 @@ import numpy as np
 
 from fedse.adapters.packing import pack, unpack
 from fedse.adapters.plan import Plan, frozen, opened, private, sent
+from fedse.clients.guards import an_adapter, arrays
 from fedse.clients.notebook import Notebook
 from fedse.clients.own import OwnAdapters
 from fedse.clients.own_share import began_with, with_own_share
@@ -59,7 +61,9 @@ class ClientAdapters:
     def completed(self, broadcast: Sent, found: Tensors | None = None) -> Adapter:
         """An adapter that anybody may have sent, with what this client keeps to itself after so many rounds."""
         kept = {**self._kept(broadcast), **(found or {})}
-        made = self.mix.compose(with_own_share(self.mix, broadcast, self._private), kept)
+        made = an_adapter(self.mix.compose(with_own_share(self.mix, broadcast, self._private), kept), "mix, `compose`")
+        if not set(broadcast.adapter.layout) <= set(made.layout):
+            raise BadInput("mix, `compose`: it has to give all tensors of the broadcast adapter, in their shapes.")
         # A mix may hand on what belongs to all, which nobody may write to.
         fresh = {name: tensor if tensor.flags.writeable else tensor.copy() for name, tensor in made.tensors.items()}
         return self._frozen(replace(made, tensors=fresh), broadcast.behind + 1)
@@ -68,16 +72,17 @@ class ClientAdapters:
         """The adapters that the client learns from in a round, one after another."""
         entered = self.entering(task, found)
         lessons = self.mix.lessons(_sent(task), entered) if self.own is None else _one(entered)
-        following = next(lessons)
+        if not isinstance(lessons, Generator):
+            raise BadInput("mix, `lessons`: it has to be a generator; with one lesson it is `return (yield adapter)`.")
+        following = an_adapter(next(lessons), "mix, `lessons`")
         while True:
             start = replace(following, frozen=following.frozen | self._frozen(following, task.round).frozen)
             learned = yield start
-            _check_frozen(start, learned)
+            _check_learned(start, learned)
             try:
-                following = lessons.send(learned)
+                following = an_adapter(lessons.send(learned), "mix, `lessons`")
             except StopIteration as ended:
-                whole: Adapter = ended.value
-                return whole
+                return an_adapter(ended.value, "mix, `lessons`")
 
     def learned(self, learned: Adapter) -> Adapter:
         """What the client would play with after its lessons, if nobody answered what it sends."""
@@ -87,7 +92,7 @@ class ClientAdapters:
         """Keep what stays; the packed rest, or None where nothing was learned or nothing is shared."""
         if learned is not None:
             stays = private(learned, self.plan.in_round(task.round)).tensors
-            kept = self.mix.keep(learned) if self.own is None else {}
+            kept = arrays(self.mix.keep(learned), "mix, `keep`") if self.own is None else {}
             self._private.keep(task.round, {**stays, **kept, **found}, began_with(self.mix, _sent(task).adapter))
         if self.own is not None:
             self.own.write(task.round, start if learned is None else learned)
@@ -102,7 +107,9 @@ class ClientAdapters:
         return replace(adapter, frozen=frozen(adapter, self.plan.in_round(round)))
 
 
-def _check_frozen(before: Adapter, after: Adapter) -> None:
+def _check_learned(before: Adapter, after: Adapter) -> None:
+    if after.layout != before.layout:
+        raise BadInput("learner: it has to return all tensors that it began with, in their shapes, and no others.")
     for name in sorted(before.frozen):
         if not np.array_equal(before.tensors[name], after.tensors[name]):
             raise BadInput(

@@ -16,6 +16,7 @@ from fedse.clients.adapters import ClientAdapters
 from fedse.clients.experience import Experience
 from fedse.clients.guards import (
     asked_of,
+    checked_measuring,
     checked_plan,
     checked_rescue,
     checked_scores,
@@ -97,7 +98,7 @@ class Client:
         if task.kind == "train":
             for plugin in self._sharing:
                 plugin.take(task.round, plain(task.shared.get(plugin.shares, {})))
-        plans = [probe.plan(task) for probe in self.probes.values()]
+        plans = [checked_measuring(name, probe.plan(task)) for name, probe in self.probes.items()]
         to_explore: Sequence[Episode] = []
         if task.kind == "train" and self.site.explores:
             planned = self.curriculum.plan(task, self.experience.past(task.round))
@@ -127,7 +128,7 @@ class Client:
         lived = with_rewards([*explored, *rescued], judged)
         memory = self.experience.of_round(task.round, tested, lived[: len(explored)], lived[len(explored) :])
         adapter, metrics = (yield from teach(self.adapters.lessons(task, found), memory)) or (None, {})
-        again = {name: probe.plan_learned(task) for name, probe in self.learned_probes.items()}
+        again = {name: checked_measuring(name, probe.plan_learned(task)) for name, probe in self.learned_probes.items()}
         if adapter is not None and any(again.values()):
             played = iter((yield Play(self.adapters.learned(adapter), [*chain.from_iterable(again.values())])))
             for name, plan in again.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from fedse.clients.guards import checked_start
+from fedse.clients.guards import checked_kept, checked_start
 from fedse.clients.notebook import Notebook
 from fedse.clients.site import Site
 from fedse.evaluation.metrics import score
@@ -136,7 +136,8 @@ class RoundMemory:
         experience, self.start = self._experience, adapter
         try:
             finished = self._finished()
-            kept = experience.filter.keep([*finished, *self._rescued])
+            found = [*finished, *self._rescued]
+            kept = checked_kept(found, experience.filter.keep(found))
             if experience.site.learns:
                 experience.begin()
             with during("disk"):

@@ -11,7 +11,8 @@ import numpy as np
 
 from fedse.clients.site import Place, Site
 from fedse.errors import BadInput
-from fedse.types import Adapter, Episode, Outcome, Play, Purpose, RoundTask, Tensors, Trajectory, WorldScore
+from fedse.plugins import described, list_of, numbers
+from fedse.types import Adapter, Episode, Learned, Outcome, Play, Purpose, RoundTask, Tensors, Trajectory, WorldScore
 from fedse.worlds.hints import LEVELS
 from fedse.worlds.training_part import part_of
 
@@ -21,12 +22,22 @@ ENTERING = Adapter({})
 
 
 def asked_of(plugin: object, made: Generator[Play, list[Trajectory], T]) -> Generator[Play, list[Trajectory], T]:
-    """What a curriculum, a rescue or a judge returned, if it can ask for episodes."""
+    """What a curriculum, a rescue or a judge returned, if it can ask for episodes, and for nothing else."""
+    name = type(plugin).__name__
     if not isinstance(made, Generator):
-        raise BadInput(
-            f"{type(plugin).__name__}: it has to be a generator; one that asks for no episodes begins with `yield from ()`."
-        )
-    return made
+        raise BadInput(f"{name}: it has to be a generator; one that asks for no episodes begins with `yield from ()`.")
+    try:
+        asked = next(made)
+        while True:
+            if not isinstance(asked, Play):
+                raise BadInput(
+                    f"{name}: it has to ask with `played = yield Play(adapter, episodes)`, not to yield {described(asked)}; "
+                    "what it has to give is returned at the end."
+                )
+            asked = made.send((yield asked))
+    except StopIteration as ended:
+        value: T = ended.value
+        return value
 
 
 def with_adapter(
@@ -46,7 +57,7 @@ def with_adapter(
 def checked_plan(site: Site, task: RoundTask, planned: Sequence[Episode]) -> Sequence[Episode]:
     """What is explored: training tasks of this site and tasks made of them, each attempt once."""
     seen = set()
-    for episode in planned:
+    for episode in list_of(Episode, planned, "curriculum"):
         place = site.places.get(episode.world)
         own = episode.client == site.name and episode.round == task.round and place is not None
         if not own or episode.purpose is not Purpose.EXPLORE:
@@ -64,6 +75,11 @@ def checked_plan(site: Site, task: RoundTask, planned: Sequence[Episode]) -> Seq
                 f"curriculum: it planned hints of level {episode.hint} for the world '{episode.world}', which gives "
                 f"{f'those of the levels {LEVELS[0]} to {LEVELS[-1]}' if place.world.has_hints else 'none'}."
             )
+        if not 0 <= episode.sampling.temperature < math.inf:
+            raise BadInput(
+                f"curriculum: it planned an episode at a temperature of {episode.sampling.temperature}: it is a number from "
+                "0 on."
+            )
         key = (episode.world, episode.task.id, episode.attempt)
         if key in seen:
             raise BadInput(
@@ -76,6 +92,7 @@ def checked_plan(site: Site, task: RoundTask, planned: Sequence[Episode]) -> Seq
 
 def checked_start(site: Site, place: Place, shown: Sequence[Trajectory]) -> Sequence[Trajectory]:
     """What a buffer begins with: where the site has a part of the training tasks, nothing of the other parts."""
+    list_of(Trajectory, shown, "start")
     if part_of(place.world) is not None:
         for trajectory in shown:
             if trajectory.task not in place.training:
@@ -90,7 +107,7 @@ def checked_rescue(site: Site, explored: Sequence[Trajectory], rescued: Sequence
     """What was made of failures: of tasks that this site may explore, beside what it explored and in place of nothing."""
     seen = {_place(item) for item in explored}
     played = {(item.client, item.round, item.adapter) for item in explored}
-    for item in rescued:
+    for item in list_of(Trajectory, rescued, "rescue"):
         place = site.places.get(item.world)
         if (
             item.purpose is not Purpose.RELABEL
@@ -115,7 +132,7 @@ def checked_rescue(site: Site, explored: Sequence[Trajectory], rescued: Sequence
 def with_rewards(explored: Sequence[Trajectory], judged: Sequence[Trajectory]) -> list[Trajectory]:
     """What was explored, with what the judge gave; everything else stays as it was played."""
     finished = [item for item in explored if item.outcome is not Outcome.ERROR]
-    if [_place(item) for item in finished] != [_place(item) for item in judged]:
+    if [_place(item) for item in finished] != [_place(item) for item in list_of(Trajectory, judged, "judge")]:
         raise BadInput("judge: it has to return every trajectory that it was given, once and in order.")
     given = iter(judged)
     return [
@@ -129,15 +146,58 @@ def _place(trajectory: Trajectory) -> tuple[str, str, int]:
 
 
 def _numbers(rewards: Mapping[str, Any]) -> dict[str, float]:
-    found = {str(name): float(value) for name, value in rewards.items()}
+    found = {name: float(value) for name, value in numbers(rewards, "judge").items()}
     if not all(map(math.isfinite, found.values())):
         raise BadInput(f"judge: rewards have to be finite numbers, not {found}.")
     return found
 
 
+def checked_kept(given: Sequence[Trajectory], kept: Sequence[Trajectory]) -> Sequence[Trajectory]:
+    """What a filter lets through: some of what it was given, each once."""
+    places = [_place(item) for item in list_of(Trajectory, kept, "filter")]
+    if len(set(places)) < len(places) or not {_place(item) for item in given}.issuperset(places):
+        raise BadInput("filter: it has to return some of the trajectories that it was given, each at most once.")
+    return kept
+
+
+def checked_learned(learned: Learned) -> Learned:
+    """What a learner returned of a lesson from which it did not abstain."""
+    if not (isinstance(learned, tuple) and len(learned) == 2):
+        raise BadInput(f"learner: it has to return `(adapter, metrics)`, or None to abstain, not {described(learned)}.")
+    adapter, metrics = learned
+    return an_adapter(adapter, "learner"), numbers(metrics, "learner")
+
+
+def an_adapter(found: Any, owner: str) -> Adapter:
+    """What a plug-in made, if it is an adapter of arrays."""
+    if not isinstance(found, Adapter):
+        raise BadInput(f"{owner}: it has to give an `Adapter`, not {described(found)}.")
+    arrays(found.tensors, owner)
+    return found
+
+
+def arrays(found: Any, owner: str) -> Tensors:
+    """Tensors that a plug-in made, if they are."""
+    if not isinstance(found, Mapping):
+        raise BadInput(f"{owner}: it has to give NumPy arrays by name, not {described(found)}.")
+    for name, tensor in found.items():
+        if not isinstance(tensor, np.ndarray):
+            raise BadInput(f"{owner}: '{name}' has to be a NumPy array, not {described(tensor)}.")
+    return found
+
+
+def checked_measuring(name: str, planned: Sequence[Episode]) -> Sequence[Episode]:
+    """What a probe wants to be played."""
+    return list_of(Episode, planned, f"probe '{name}'")
+
+
 def checked_scores(site: Site, name: str, scores: Sequence[WorldScore]) -> tuple[WorldScore, ...]:
     """What a probe found. Its worlds are the site's: a sentence in their place would leave the site."""
-    for score in scores:
+    for score in list_of(WorldScore, scores, f"probe '{name}'"):
+        try:
+            score.check()
+        except ValueError as error:
+            raise BadInput(f"probe '{name}': {error}.") from error
         if score.world not in site.places:
             raise BadInput(f"probe '{name}': a score is of one of the worlds {', '.join(site.places)}, by its label.")
     return tuple(scores)

@@ -21,7 +21,7 @@ from fedse.starts.by_client import StartsByClient
 from fedse.worlds.answers import BREAKING, reason, tasks_of
 from fedse.worlds.contract import ContractOptions, UnderContract
 from fedse.worlds.training_part import TrainingPart, part_of
-from fedse.worlds.world import World
+from fedse.worlds.world import World, world_class
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def make_worlds(client: str, options: ClientOptions, alike: dict[str, MakeWorld]
 
 
 def _make_world(choice: Choice, training: TrainingPart | None, contract: ContractOptions | None) -> World:
-    made: World = build("world", choice)
+    made = world_class(choice.name)(**choice.options)
     if training is not None:
         made.training_part = training
     return made if contract is None else cast(World, UnderContract(made, contract))

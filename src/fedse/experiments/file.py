@@ -18,7 +18,7 @@ from fedse.visible import short
 _TOLD = 10
 """Problems of one file that are told in full."""
 _NO_OPTIONS = (
-    "it takes no options. A class of your own lists those it takes in a nested class `Options` (CONTRIBUTING.md)."
+    "it takes no options. A class of your own lists those it takes in a nested class `Options` (docs/howto/plugins.md)."
 )
 _LONGEST = 800
 """Characters of one message."""

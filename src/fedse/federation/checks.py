@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from pydantic import Field
 
 from fedse.adapters.packing import length
 from fedse.adapters.plan import part
 from fedse.federation.governance import GovernanceOptions
-from fedse.plugins import PluginOptions
+from fedse.plugins import PluginOptions, described
 from fedse.types import ClientUpdate, Layout, ServerState, Vector
 
 UNCHANGED = "it equals the broadcast adapter: learning changed nothing"
@@ -52,8 +54,18 @@ def refusal(update: ClientUpdate, broadcast: Vector, layout: Layout, options: Ch
     return None
 
 
-def unfit(following: ServerState, before: ServerState, options: CheckOptions) -> str | None:
+def unfit(made: Any, before: ServerState, options: CheckOptions) -> str | None:
     """Why an aggregator's result can be neither stored nor broadcast, or None."""
+    if not (isinstance(made, tuple) and len(made) == 2):
+        return f"it has to return `(state, numbers)`, not {described(made)}"
+    following = made[0]
+    if not isinstance(following, ServerState):
+        return f"the state that it returns has to be a `ServerState`, not {described(following)}"
+    if following.round != before.round + 1:
+        return f"its state is of round {following.round}, and has to be of round {before.round + 1}"
+    held = (*following.adapter.tensors.values(), *following.memory.values())
+    if not all(isinstance(tensor, np.ndarray) for tensor in held):
+        return "its adapter and its memory have to hold NumPy arrays"
     shared = {name: tensor for name, tensor in following.adapter.tensors.items() if not part(name)}
     if {name: tensor.shape for name, tensor in shared.items()} != {
         name: tensor.shape for name, tensor in before.adapter.tensors.items() if not part(name)

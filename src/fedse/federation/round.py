@@ -24,6 +24,7 @@ from fedse.federation.library import library_of, with_library, without_library
 from fedse.federation.report import RoundReport
 from fedse.federation.shared import shared_of, with_shared, without_shared
 from fedse.federation.summed import SummedUpdates
+from fedse.plugins import numbers
 from fedse.protocols import Aggregator
 from fedse.stopwatch import during
 from fedse.types import ClientUpdate, RoundTask, ServerState
@@ -87,15 +88,16 @@ def run_round(
         diagnostics = dict(collected.before())
     if usable:
         with during("aggregate"):
-            following, own = aggregator.aggregate(without_library(without_shared(state)), usable)
-            if reason := unfit(following, state, checks):
+            made = aggregator.aggregate(without_library(without_shared(state)), usable)
+            if reason := unfit(made, state, checks):
                 raise BadAggregate(
                     f"the aggregator {type(aggregator).__name__} made an adapter of round {number} that cannot be used "
                     f"({reason}): nothing of the round was stored; choose another aggregator or other options of it, and "
                     "the same command repeats the round."
                 )
+            following, own = made
             diagnostics.update(collected.after(state.adapter, following.adapter, plan))
-            diagnostics.update(own)
+            diagnostics.update(numbers(own, f"aggregator {type(aggregator).__name__}"))
     else:
         following = replace(state, round=number)
     taken = [update for client, update in answers.updates.items() if client not in refused]

@@ -13,8 +13,15 @@ from fedse.networks.training.passes import Importance, Pass
 from fedse.networks.training.soft_targets import LikelyTokens, SoftTargets, joined
 from fedse.networks.training.token_packing import Example, micro_batches, opening_of
 from fedse.objectives.cases import Case, CreditedExample, Unit, group, units_of
-from fedse.objectives.objective import Objective, Scored, Values
+from fedse.objectives.objective import (
+    Objective,
+    RefersToSome,
+    Scored,
+    Values,
+    checked_weights,
+)
 from fedse.objectives.teaching import Teacher
+from fedse.plugins import check_made
 from fedse.stopwatch import during
 from fedse.types import Adapter
 
@@ -59,9 +66,15 @@ class Fitting:
         self._taught: dict[int, LikelyTokens] = {}
         self._told: list[Mapping[str, float]] = []
         explorer = ""
+        if objective is not None:
+            check_made("objective", objective, Objective)
         if objective is not None and start is not None:
             explorer = start.digest()
-            compared = [example for example in examples if objective.refers_to(example, _drew(explorer, example))]
+            compared = (
+                [example for example in examples if objective.refers_to(example, _drew(explorer, example))]
+                if isinstance(objective, RefersToSome)
+                else examples
+            )
             self._before = dict(self._now(list(micro_batches(compared, self._opening, tokens_at_once))))
             if teacher is not None and (taught := [example for example in examples if not example.replayed]):
                 through.begin(replace(teacher.adapter, frozen=start.frozen))
@@ -131,7 +144,7 @@ class Fitting:
             Scored(example, now[id(example)], self._reference(example, now), self._taught.get(id(example)))
             for example in chosen
         ]
-        weighed = self._objective.weigh(batch)
+        weighed = checked_weights(self._objective, batch, self._objective.weigh(batch))
         self._losses[self._steps] = weighed.loss
         self._told.append(weighed.told)
         weights, soft = iter(weighed.weights), iter(weighed.soft)

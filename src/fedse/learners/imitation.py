@@ -13,7 +13,7 @@ from fedse.errors import BadInput, GpuFull
 from fedse.objectives.cases import Case
 from fedse.objectives.objective import Objective
 from fedse.objectives.teaching import Teacher
-from fedse.plugins import PluginOptions
+from fedse.plugins import PluginOptions, list_of
 from fedse.plugins.schedules import Ramp, Scheduled, at
 from fedse.stopwatch import during
 from fedse.types import Learned, Lesson
@@ -129,7 +129,7 @@ class Imitation:
     def learn_together(self, lessons: Sequence[Lesson]) -> list[Learned | None]:
         if self.options.restart:
             lessons = [lesson._replace(start=without_effect(lesson.start)) for lesson in lessons]
-        cases = [self.cases(lesson) for lesson in lessons]
+        cases = [list_of(Case, self.cases(lesson), f"learner '{self.name}', `cases`") for lesson in lessons]
         given = [pair for pair in zip(lessons, cases, strict=True) if pair[1]]
         learned = iter(self._learn_together(*zip(*given, strict=True)) if given else ())
         return [next(learned) if own else None for own in cases]

@@ -31,6 +31,12 @@ class Case:
     by_step: tuple[float, ...] = ()
     """Of a single trajectory, what the rule makes of each of its replies, where it tells them apart."""
 
+    def __post_init__(self) -> None:
+        if len(self.credits) != len(self.trajectories):
+            raise BadInput(
+                f"a case has one credit for each of its trajectories, not {len(self.credits)} for {len(self.trajectories)}."
+            )
+
 
 @dataclass(frozen=True)
 class CreditedExample(Example):

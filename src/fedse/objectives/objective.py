@@ -8,14 +8,17 @@ place of a token, other tokens count beside it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from fedse.errors import BadInput
 from fedse.networks.training.soft_targets import LikelyTokens, SoftTargets
 from fedse.objectives.cases import CreditedExample
+from fedse.plugins import described, numbers
+from fedse.visible import short
 
 Values = npt.NDArray[np.float64]
 
@@ -70,14 +73,32 @@ def means(measured: Mapping[str, Values]) -> dict[str, float]:
 
 
 class Objective(Protocol):
-    """A rule that needs to know how likely the tokens are. One of your own inherits from this."""
-
-    def refers_to(self, example: CreditedExample, known: bool) -> bool:
-        """Whether it wants this one scored under the adapter with which the lesson begins, which costs a pass over it.
-        `known`: that very adapter drew it, and its probabilities are stored, so that only rounding would differ."""
-        del example, known  # All, unless a rule knows better.
-        return True
+    """A rule that needs to know how likely the tokens are. Having the method is enough."""
 
     def weigh(self, batch: Sequence[Scored]) -> Weighed:
         """Of the examples behind one step of the optimiser."""
         ...
+
+
+@runtime_checkable
+class RefersToSome(Protocol):
+    """An objective that does not compare everything with the adapter at the beginning of the lesson."""
+
+    def refers_to(self, example: CreditedExample, known: bool) -> bool:
+        """Whether it wants this one scored under the adapter with which the lesson begins, which costs a pass over it.
+        `known`: that very adapter drew it, and its probabilities are stored, so that only rounding would differ."""
+        ...
+
+
+def checked_weights(rule: Objective, batch: Sequence[Scored], weighed: Weighed) -> Weighed:
+    """What a rule made of a batch, if there is a weight for each token."""
+    owner = f"objective '{type(rule).__name__}'"
+    if not isinstance(weighed, Weighed):
+        raise BadInput(f"{owner}, `weigh`: it has to return `Weighed`, not {described(weighed)}.")
+    given, wanted = [np.shape(own) for own in weighed.weights], [item.now.shape for item in batch]
+    if given != wanted:
+        raise BadInput(
+            f"{owner}, `weigh`: it has to give an array for each example with a weight for each of its tokens, so the "
+            f"shapes {short(wanted)}, not {short(given)}."
+        )
+    return replace(weighed, told=numbers(weighed.told, owner))

@@ -1,10 +1,13 @@
 """Plug-ins: classes that stand in the slots of a round, what may be set of them, and how they are found and made."""
 
 from fedse.plugins.choices import STORED, Choice, ChoiceOf, ClientSlot, build, capability, options_of
-from fedse.plugins.finding import BY_PATH, ENTRY_POINTS, duties, is_inline, known, nearest, path_of, resolve, summary
+from fedse.plugins.finding import BY_PATH, ENTRY_POINTS, is_inline, known, nearest, path_of, resolve, summary
+from fedse.plugins.fitting import BUILT_WITH, check_made, duties
 from fedse.plugins.options import FilePath, PluginOptions, complaint, read_options
+from fedse.plugins.returned import described, list_of, numbers
 
 __all__ = [
+    "BUILT_WITH",
     "BY_PATH",
     "ENTRY_POINTS",
     "STORED",
@@ -15,11 +18,15 @@ __all__ = [
     "PluginOptions",
     "build",
     "capability",
+    "check_made",
     "complaint",
+    "described",
     "duties",
     "is_inline",
     "known",
+    "list_of",
     "nearest",
+    "numbers",
     "options_of",
     "path_of",
     "read_options",

@@ -18,17 +18,23 @@ from pydantic_core import PydanticCustomError
 
 from fedse.errors import UnknownName
 from fedse.plugins.finding import BY_PATH, path_of, resolve
+from fedse.plugins.fitting import check_making
 from fedse.plugins.options import PluginOptions
 from fedse.plugins.shipped import KNOWN
+from fedse.visible import short
 
 STORED = "stored"
 """Key of a validation's context: what is read was written by a run, complete, and is only looked at."""
 
 
-def options_of(kind: str, name: str) -> type[BaseModel]:
+def options_of(kind: str, name: str) -> type[PluginOptions]:
     """The options a plug-in accepts; one without `Options` accepts none."""
     found = getattr(resolve(kind, name), "Options", PluginOptions)
-    assert issubclass(found, BaseModel)
+    if not (isinstance(found, type) and issubclass(found, PluginOptions)):
+        # Others would take an unknown key for nothing, and not say so.
+        raise UnknownName(
+            f"{kind} '{short(name)}': its `Options` has to be a class that inherits from `PluginOptions`."
+        )
     return found
 
 
@@ -109,13 +115,14 @@ class ChoiceOf:
             value = {"name": self.default, **value}
         if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
             raise PydanticCustomError(
-                "part", "expected the name of a {kind} or a mapping with 'name'", {"kind": self.kind}
+                "part", "expected the name of a {kind}, a class, or a mapping with 'name'", {"kind": self.kind}
             )
         given = {key: item for key, item in value.items() if key != "name"}
         if (info.context or {}).get(STORED) and value["name"] not in KNOWN[self.kind]:
             return handler({"kind": self.kind, "name": value["name"], "options": given, "foreign": True})
         try:
-            options = options_of(self.kind, value["name"]).model_validate(given)
+            options = options_of(self.kind, value["name"]).model_validate(given).model_dump()
+            check_making(self.kind, value["name"], resolve(self.kind, value["name"]), options)
         except UnknownName as error:
             raise PydanticCustomError("unknown_name", "{message}", {"message": str(error)}) from error
         except ValidationError as error:
@@ -124,7 +131,7 @@ class ChoiceOf:
                 "bad options",
                 {"errors": error.errors(include_url=False), "model": options_of(self.kind, value["name"])},
             ) from error
-        return handler({"kind": self.kind, "name": value["name"], "options": options.model_dump()})
+        return handler({"kind": self.kind, "name": value["name"], "options": options})
 
 
 class ClientSlot(ChoiceOf):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import inspect
 import traceback
 from collections.abc import Iterable
 from contextlib import suppress
@@ -17,8 +16,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from fedse import protocols
 from fedse.errors import CannotImport, FedseError, UnknownName
+from fedse.plugins.fitting import check_methods
 from fedse.plugins.shipped import KNOWN, OTHER_NAMES
 from fedse.visible import short
 
@@ -42,12 +41,6 @@ def known(kind: str) -> dict[str, str]:
     return {**added, **KNOWN[kind]}
 
 
-def duties(kind: str) -> list[str]:
-    """Methods without which a class does not fit its slot: those of the protocol of the same name."""
-    protocol = getattr(protocols, kind.capitalize())
-    return [name for name, item in vars(protocol).items() if inspect.isfunction(item) and not name.startswith("_")]
-
-
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint for a mistyped name, empty when nothing is near."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
@@ -58,7 +51,7 @@ def resolve(kind: str, name: str) -> type[Any]:
     """The class behind a short name or a dotted path such as `my_package.my_world:MyWorld`."""
     path = known(kind).get(name, name)
     if path in _INLINE:
-        return _fitting(kind, name, _INLINE[path])
+        return _checked(kind, name, _INLINE[path])
     module_name, _, class_name = path.partition(":")
     if not class_name or not all(piece.isidentifier() for piece in module_name.split(".")):
         here = kind in BY_PATH and "/" not in name and _exists(name)
@@ -86,7 +79,12 @@ def resolve(kind: str, name: str) -> type[Any]:
     found = getattr(module, class_name)
     if not isinstance(found, type):
         raise UnknownName(f"{kind} '{short(name)}': '{short(class_name)}' is not a class.")
-    return _fitting(kind, name, found)
+    return _checked(kind, name, found)
+
+
+def _checked(kind: str, name: str, found: type[Any]) -> type[Any]:
+    check_methods(kind, name, found)
+    return found
 
 
 def _exists(name: str) -> bool:
@@ -103,12 +101,6 @@ def _cannot_import(kind: str, name: str, error: BaseException) -> CannotImport:
     return CannotImport(
         f"{kind} '{short(name)}': its module fails when it is imported ({said}, at {at.filename}, line {at.lineno})."
     )
-
-
-def _fitting(kind: str, name: str, found: type[Any]) -> type[Any]:
-    if missing := [duty for duty in duties(kind) if not hasattr(found, duty)]:
-        raise UnknownName(f"{kind} '{short(name)}': the class has no method '{missing[0]}', which every {kind} needs.")
-    return found
 
 
 def path_of(found: type[Any]) -> str:

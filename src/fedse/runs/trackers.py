@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedse.errors import BadInput
 from fedse.events import Event, Warned
-from fedse.plugins import Choice, build
+from fedse.plugins import Choice, build, check_made
 from fedse.protocols import Closes, Tracker
 from fedse.runs import event_log
 from fedse.runs.event_log import EventLog
@@ -48,6 +48,9 @@ def told_of(
 ) -> Trackers:
     """Everybody who is told of a run: its log first, then those that are given and those that the experiment names. Whoever
     wants to read trajectories is refused where they are at the sites. The run's folder is held."""
+    given = list(given)
+    for tracker in given:
+        check_made("tracker", tracker)
     told: list[Tracker] = [EventLog(run / event_log.NAME, time.time), *given]
     for choice in chosen:
         told.append(build("tracker", choice, run))

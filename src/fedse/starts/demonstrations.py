@@ -48,9 +48,10 @@ class Demonstrations:
         shown = _shown(client, label, world, seed, self.tasks) if told is None else told
         found = [item for item in shown if item is not None and item.outcome is Outcome.SUCCESS]
         if not found:
+            broke = f" (the world broke in {shown.count(None)} of them)" if None in shown else ""
             raise BadInput(
-                f"start: the expert of world '{label}' solved none of {len(shown)} training tasks, so "
-                f"client '{client}' has no demonstrations: use `start: none`, or check the world."
+                f"start: the expert of world '{label}' solved none of {len(shown)} training tasks{broke}, so client "
+                f"'{client}' has no demonstrations: use `start: none`, or find out why with `fedse worlds check`."
             )
         return [tokenised(trajectory, chat) for trajectory in found]
 

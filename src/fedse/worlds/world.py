@@ -7,6 +7,7 @@ and derives everything about an episode from its options and the task's id.
 from __future__ import annotations
 
 import string
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ from typing import Any, ClassVar, SupportsFloat
 import gymnasium
 
 from fedse.errors import BadInput
-from fedse.plugins import PluginOptions, read_options
+from fedse.plugins import PluginOptions, read_options, resolve
 from fedse.types import Split, Task
 from fedse.worlds.made import base_of, not_made
 from fedse.worlds.training_part import TrainingPart
@@ -54,11 +55,13 @@ class World(gymnasium.Env[str, str]):
         self._ended = True
 
     @property
+    @abstractmethod
     def rules(self) -> str:
         """The text that opens every episode: the agent's role, the action grammar and the form of a reply."""
         raise NotImplementedError(self._lacks("rules"))
 
     @property
+    @abstractmethod
     def turn_limit(self) -> int:
         raise NotImplementedError(self._lacks("turn_limit"))
 
@@ -71,10 +74,12 @@ class World(gymnasium.Env[str, str]):
         have no subject in common."""
         return base_of(task) if self.makes_tasks else task
 
+    @abstractmethod
     def begin(self, task: str) -> str:
         """Set the episode up and return its first observation. An unknown task id is a `BadInput`."""
         raise NotImplementedError(self._lacks("begin"))
 
+    @abstractmethod
     def act(self, action: str) -> Turn:
         """Carry an action out. An action that means nothing here gets the world's own sentence and `valid=False`."""
         raise NotImplementedError(self._lacks("act"))
@@ -198,3 +203,11 @@ class World(gymnasium.Env[str, str]):
             info["success"] = turn.success
             info["score"] = turn.score
         return turn.observation, turn.score, turn.done, truncated, info
+
+
+def world_class(name: str) -> type[World]:
+    """The class behind a name. The methods of the protocol are not enough: fedse asks a world for what the base has too."""
+    kind = resolve("world", name)
+    if not issubclass(kind, World):
+        raise BadInput(f"'{name}' is not a world: its class does not inherit from fedse.worlds.world.World.")
+    return kind
