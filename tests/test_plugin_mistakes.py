@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from functools import cached_property, wraps
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import fedse
 from fedse import protocols
 from fedse.aggregators.mean import Mean
 from fedse.aggregators.rule import Rule
-from fedse.clients.guards import asked_of
+from fedse.clients.guards import arrays, asked_of
 from fedse.curricula.uniform import Uniform
 from fedse.errors import BadAggregate, BadInput, UnknownName
 from fedse.experiments.options import Experiment
@@ -85,6 +87,11 @@ class KeepsNothingItIsGiven:
         return []
 
 
+class KeepsByName:
+    def keep(self, *, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+        return list(trajectories)
+
+
 class EmptyFilter(protocols.Filter):
     """Has the protocol's own empty method."""
 
@@ -95,6 +102,7 @@ class EmptyFilter(protocols.Filter):
         (Keeps, "the class has no method 'keep', which every filter needs."),
         (EmptyFilter, "the class has no method 'keep', which every filter needs."),
         (KeepsByHeart, "its 'keep' is no method, and every filter needs one of this name."),
+        (KeepsByName, "its method 'keep' takes (self, *, trajectories), and is given (self, trajectories)."),
         (KeepsNothingItIsGiven, "its method 'keep' takes (self), and is given (self, trajectories)."),
         (
             TakesASite,
@@ -140,6 +148,55 @@ def test_what_a_base_class_leaves_open_has_to_be_there(table_experiment: Make) -
         table_experiment(aggregator=Forgetful)
     with pytest.raises(BadInput, match="the class has no 'act', which its base class leaves"):
         table_experiment(clients={"here": {"worlds": [Silent]}})
+
+
+def half_of(keep: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(keep)
+    def with_share(self: object, trajectories: Sequence[Trajectory]) -> Any:
+        return keep(self, trajectories, 0.5)
+
+    return with_share
+
+
+class Decorated:
+    @half_of
+    def keep(self, trajectories: Sequence[Trajectory], share: float) -> Sequence[Trajectory]:
+        return trajectories[: int(share * len(trajectories)) + 1]
+
+
+class OfAnInstance:
+    @cached_property
+    def keep(self) -> Callable[..., Any]:
+        return list
+
+
+class AnyArguments:
+    def keep(self, *given: Any, **named: Any) -> Any:
+        return [*given[0], *named]
+
+
+@pytest.mark.parametrize("given", [Decorated, OfAnInstance, AnyArguments])
+def test_what_can_be_called_as_it_will_be_fits(table_experiment: Make, tmp_path: Path, given: Any) -> None:
+    small = {"exploration": {"tasks": 2}, "evaluation": {"tasks": 1, "test_tasks": 0}, "rounds": 1}
+    assert fedse.run(table_experiment(filter=given, **small), tmp_path).folder.exists()
+
+
+def test_what_a_base_class_leaves_open_is_not_needed_by_who_replaces_its_users(table_experiment: Make) -> None:
+    class Whole(Rule):
+        def aggregate(self, state: Any, updates: Any) -> Any:
+            return replace(state, round=state.round + 1), {}
+
+    class Wrapper(fedse.World):
+        name, version, rules, turn_limit = "wrapper", 1, "Action: x", 3
+
+        def reset(self, **given: Any) -> Any:
+            return "", {}
+
+        def step(self, action: str) -> Any:
+            return "", 0.0, True, False, {}
+
+    table_experiment(aggregator=Whole)
+    table_experiment(clients={"here": {"worlds": [Wrapper]}})
 
 
 def test_a_world_that_is_not_one_is_refused_before_anything_is_written(table_experiment: Make, tmp_path: Path) -> None:
@@ -195,6 +252,12 @@ class LearnerWords(TableLearner):
 class MixTensors(Broadcast):
     def compose(self, sent: Any, kept: Any) -> Any:
         return sent.adapter.tensors
+
+
+class MixSecondLesson(Broadcast):
+    def lessons(self, sent: Any, entered: Any) -> Any:
+        yield entered
+        return (yield "the next one")
 
 
 class MixSmall(Broadcast):
@@ -323,6 +386,7 @@ class ProbeNan(ProbeHalf):
         ("mix", MixSmall, "mix, `compose`: it has to give all tensors of the broadcast adapter, in their shapes."),
         ("mix", MixList, "mix, `lessons`: it has to be a generator"),
         ("mix", MixForgets, "mix, `lessons`: it has to give an `Adapter`, not None."),
+        ("mix", MixSecondLesson, "mix, `lessons`: it has to give an `Adapter`, not something of the type str."),
         ("mix", MixKeepsNone, "mix, `keep`: it has to give NumPy arrays by name, not None."),
         ("judge", JudgeNone, "judge: it has to return a list of `Trajectory`, not None."),
         ("judge", JudgeNumbers, "judge: it has to return a list of `Trajectory`, not one with something of the type"),
@@ -374,7 +438,10 @@ class RemembersANumber(Mean):
     ("aggregator", "said"),
     [
         (Stays, "its state is of round 0, and has to be of round 1"),
-        (OnlyTheState, "it has to return `(state, numbers)`, not something of the type ServerState"),
+        (
+            OnlyTheState,
+            "it has to return `(state, numbers)`, the latter by name, not something of the type ServerState",
+        ),
         (OnlyTheAdapter, "has to be a `ServerState`, not something of the type Adapter"),
         (RemembersANumber, "its adapter and its memory have to hold NumPy arrays"),
     ],
@@ -414,6 +481,44 @@ def test_what_a_plug_in_asks_for_on_the_way_still_reaches_it() -> None:
     assert ended.value.value == ["played", "end"]
 
 
+def test_a_plug_in_that_asks_hears_of_errors_and_of_the_end() -> None:
+    heard: list[str] = []
+
+    def asking() -> Generator[Play, list[Trajectory], list[Episode]]:
+        try:
+            yield Play(Adapter({}), [])
+        except ValueError:
+            heard.append("error")
+        try:
+            yield Play(Adapter({}), [])
+        finally:
+            heard.append("end")
+        return []
+
+    work = asked_of(object(), asking())
+    next(work)
+    assert isinstance(work.throw(ValueError("broken")), Play)
+    work.close()
+    assert heard == ["error", "end"]
+
+
+def test_what_worked_before_still_does(table_experiment: Make, tmp_path: Path) -> None:
+    """Lists in place of pairs, a number that a mix keeps, diagnostics that are more than numbers."""
+
+    class Pair(TableLearner):
+        def learn(self, lesson: Any) -> Any:
+            learned = super().learn(lesson)
+            return learned and list(learned)
+
+    class Nested(Mean):
+        def aggregate(self, state: Any, updates: Any) -> Any:
+            return [super().aggregate(state, updates)[0], {"weights": {"east": 0.5}}]
+
+    result = fedse.run(table_experiment(learner=Pair, aggregator=Nested, rounds=1), tmp_path)
+    assert arrays({"counted": np.float32(3)}, "mix, `keep`")["counted"].shape == ()
+    assert '"east": 0.5' in (result.folder / "rounds/0001/report.json").read_text()
+
+
 # Rules, and what a program gives
 
 
@@ -429,6 +534,9 @@ def test_an_objective_is_checked_like_a_plug_in() -> None:
         def weight(self, batch: Sequence[Scored]) -> None: ...
 
     check_made("objective", Bare(), Objective)
+    check_made("objective", SimpleNamespace(weigh=lambda batch: None), Objective)
+    with pytest.raises(UnknownName, match=r"its method 'weigh' takes \(\), and is given \(batch\)\."):
+        check_made("objective", SimpleNamespace(weigh=lambda: None), Objective)
     with pytest.raises(UnknownName, match="objective 'Weight': the class has no method 'weigh', which every objective"):
         check_made("objective", Weight(), Objective)  # type: ignore[abstract]
     with pytest.raises(UnknownName, match=r"objective 'Bare': this is a class; give what it makes, `Bare\(\.\.\.\)`"):
@@ -477,6 +585,8 @@ def _scored() -> list[Scored]:
 def test_weights_that_do_not_fit_the_batch_are_refused(weighed: Any, said: str) -> None:
     batch = _scored()
     assert checked_weights(Bare(), batch, Bare().weigh(batch)).loss == 0.0
+    once = Weighed((own for own in Bare().weigh(batch).weights), 0.0)  # type: ignore[arg-type]
+    assert len(list(checked_weights(Bare(), batch, once).weights)) == len(batch)
     with pytest.raises(BadInput) as caught:
         checked_weights(Bare(), batch, weighed)
     assert said in str(caught.value)

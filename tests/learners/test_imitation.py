@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -7,15 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from fedse.errors import BadInput, GpuFull
+from fedse.errors import BadInput, FedseError, GpuFull
 from fedse.fitting.loop import Fitting, pull_back
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.models.table import Table
 from fedse.networks.swap import load_adapter, read_adapter
 from fedse.networks.training.parallel_passes import ParallelPasses
-from fedse.objectives.cases import examples_of, group
+from fedse.objectives.cases import Case, examples_of, group
+from fedse.objectives.objective import Scored, Weighed
 from fedse.starts.demonstrations import Demonstrations
-from fedse.types import Lesson
+from fedse.types import Lesson, Trajectory
 from fedse.worlds.maze import Maze
 from padded_reference import padded_loss
 
@@ -257,3 +259,56 @@ def test_a_stronger_proximal_term_keeps_a_client_nearer_to_the_broadcast(tiny: A
         learned, _ = learner.learn(Lesson(start, demonstrations[:3], 1))
         away.append(sum(float(((learned.tensors[n] - start.tensors[n]) ** 2).sum()) for n in start.tensors))
     assert away[0] > 1.5 * away[1] > 1.5**2 * away[2]
+
+
+class OfNobody:
+    """A rule that inherits from nothing and does not say what it compares with the beginning."""
+
+    def __init__(self, weights: bool = True) -> None:
+        self.weights, self.before = weights, list[bool]()
+
+    def weigh(self, batch: Sequence[Scored]) -> Weighed:
+        self.before += [np.array_equal(item.now, item.before) for item in batch]
+        share = 1.0 / sum(len(item.now) for item in batch)
+        return Weighed([np.full(len(item.now), share) for item in batch if self.weights], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (OfNobody(), ""),
+        (object(), "objective 'object': the class has no method 'weigh'"),
+        (OfNobody(weights=False), "it has to give an array for each example with a weight for each of its tokens"),
+    ],
+)
+def test_an_objective_of_ones_own_goes_through_the_loop(
+    tiny: Any, demonstrations: list[Trajectory], rule: Any, said: str
+) -> None:
+    class Own(Imitation):
+        name = "own"
+
+        def objective(self, cases: Sequence[Case]) -> Any:
+            return rule
+
+    learner, lesson = (
+        Own(tiny, epochs=1, learning_rate=3e-3, batch_size=2),
+        Lesson(tiny.initial_adapter(0), demonstrations[:4], 1),
+    )
+    if said:
+        with pytest.raises(FedseError, match=said):
+            learner.learn(lesson)
+    else:
+        learned = learner.learn(lesson)
+        assert learned is not None and learned[0].digest() != lesson.start.digest()
+        assert rule.before[0] and not rule.before[-1], "all was scored before the first step, and learned from since"
+
+
+def test_cases_have_to_be_cases(tiny: Any, demonstrations: list[Trajectory]) -> None:
+    class Bare(Imitation):
+        name = "bare"
+
+        def cases(self, lesson: Lesson) -> Any:
+            return list(lesson.trajectories)
+
+    with pytest.raises(FedseError, match="learner 'bare', `cases`: it has to return a list of `Case`"):
+        Bare(tiny).learn(Lesson(tiny.initial_adapter(0), demonstrations[:2], 1))

@@ -214,7 +214,7 @@ def test_a_run_without_a_connection_ends_soon_with_one_sentence_and_nothing_writ
     surroundings = {**os.environ, "HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": "http://127.0.0.1:9"}
     done = subprocess.run(
         [sys.executable, "-m", "fedse", "run", "e.yaml"],
-        cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=40,
+        cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=90,
     )  # fmt: skip
     assert done.returncode == 2
     [said] = [line for line in done.stderr.splitlines() if line.startswith("fedse: ")]

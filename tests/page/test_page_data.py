@@ -202,6 +202,26 @@ def test_a_round_that_was_not_completed_is_told(tmp_path: Path) -> None:
     assert going_on["problems"] == told["problems"][:1]
 
 
+def test_a_round_that_is_stored_did_not_stop(tmp_path: Path) -> None:
+    """Killed before the event of its end was written, or begun again with fewer rounds than it had."""
+    folder = make_run(tmp_path, rounds=1)
+    events = folder / "events.jsonl"
+    lines = events.read_text().splitlines(keepends=True)
+    events.write_text("".join(line for line in lines if '"event": "round_finished"' not in line))
+    assert not _stopped(folder)
+    started = {"run_started": '"round": 1, "rounds": 1', "round_started": '"round": 2'}
+    begun, again = (f'{{"time": 1.0, "version": 1, "event": "{name}", {told}}}\n' for name, told in started.items())
+    events.write_text("".join([*lines, again]))
+    assert _stopped(folder), "the control"
+    events.write_text("".join([*lines, again, begun]))
+    assert not _stopped(folder)
+
+
+def _stopped(folder: Path) -> bool:
+    told = Answers({"small": Shown.of(RunView.existing(folder))}).view("small", "overview", {})
+    return any("stopped in this round" in item["text"] for item in told["problems"])
+
+
 def row(adapter: int, successes: int, episodes: int = 20, floor: float = 0.1) -> dict[str, Any]:
     return {
         **{"adapter": adapter, "successes": successes, "episodes": episodes, "success": successes / episodes},
@@ -223,6 +243,7 @@ def test_a_few_lucky_tasks_are_not_clearly_above_the_floor() -> None:
     assert above_the_floor([row(0, 1, 40, chance), *few, row(6, 6, 40, chance)]) is None, "the floor is an estimate too"
     assert above_the_floor([row(0, 1, 40, chance), *few, row(6, 8, 40, chance)]) == 6
     assert above_the_floor([row(0, 1, 40, chance), row(1, 8, 10, 0.0), row(2, 8, 40, chance)]) == 1
+    assert above_the_floor([*(row(number, 7, 10, 0.24) for number in range(1, 20)), row(20, 130, 200, 0.24)]) == 1
 
 
 def test_means_count_only_rounds_in_which_all_were_measured() -> None:

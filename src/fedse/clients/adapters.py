@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -72,7 +71,7 @@ class ClientAdapters:
         """The adapters that the client learns from in a round, one after another."""
         entered = self.entering(task, found)
         lessons = self.mix.lessons(_sent(task), entered) if self.own is None else _one(entered)
-        if not isinstance(lessons, Generator):
+        if not hasattr(lessons, "send"):
             raise BadInput("mix, `lessons`: it has to be a generator; with one lesson it is `return (yield adapter)`.")
         following = an_adapter(next(lessons), "mix, `lessons`")
         while True:
@@ -108,8 +107,8 @@ class ClientAdapters:
 
 
 def _check_learned(before: Adapter, after: Adapter) -> None:
-    if after.layout != before.layout:
-        raise BadInput("learner: it has to return all tensors that it began with, in their shapes, and no others.")
+    if not set(before.layout) <= set(after.layout):
+        raise BadInput("learner: it has to return all tensors that it began with, in their shapes.")
     for name in sorted(before.frozen):
         if not np.array_equal(before.tensors[name], after.tensors[name]):
             raise BadInput(

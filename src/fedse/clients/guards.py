@@ -34,7 +34,12 @@ def asked_of(plugin: object, made: Generator[Play, list[Trajectory], T]) -> Gene
                     f"{name}: it has to ask with `played = yield Play(adapter, episodes)`, not to yield {described(asked)}; "
                     "what it has to give is returned at the end."
                 )
-            asked = made.send((yield asked))
+            try:
+                played = yield asked
+            except BaseException as error:
+                asked = made.throw(error)
+            else:
+                asked = made.send(played)
     except StopIteration as ended:
         value: T = ended.value
         return value
@@ -162,7 +167,7 @@ def checked_kept(given: Sequence[Trajectory], kept: Sequence[Trajectory]) -> Seq
 
 def checked_learned(learned: Learned) -> Learned:
     """What a learner returned of a lesson from which it did not abstain."""
-    if not (isinstance(learned, tuple) and len(learned) == 2):
+    if not (isinstance(learned, tuple | list) and len(learned) == 2):
         raise BadInput(f"learner: it has to return `(adapter, metrics)`, or None to abstain, not {described(learned)}.")
     adapter, metrics = learned
     return an_adapter(adapter, "learner"), numbers(metrics, "learner")
@@ -181,9 +186,9 @@ def arrays(found: Any, owner: str) -> Tensors:
     if not isinstance(found, Mapping):
         raise BadInput(f"{owner}: it has to give NumPy arrays by name, not {described(found)}.")
     for name, tensor in found.items():
-        if not isinstance(tensor, np.ndarray):
+        if not isinstance(tensor, np.ndarray | np.generic):
             raise BadInput(f"{owner}: '{name}' has to be a NumPy array, not {described(tensor)}.")
-    return found
+    return {name: np.asarray(tensor) for name, tensor in found.items()}
 
 
 def checked_measuring(name: str, planned: Sequence[Episode]) -> Sequence[Episode]:

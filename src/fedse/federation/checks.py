@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,8 @@ def refusal(update: ClientUpdate, broadcast: Vector, layout: Layout, options: Ch
 
 def unfit(made: Any, before: ServerState, options: CheckOptions) -> str | None:
     """Why an aggregator's result can be neither stored nor broadcast, or None."""
-    if not (isinstance(made, tuple) and len(made) == 2):
-        return f"it has to return `(state, numbers)`, not {described(made)}"
+    if not (isinstance(made, tuple | list) and len(made) == 2 and isinstance(made[1], Mapping)):
+        return f"it has to return `(state, numbers)`, the latter by name, not {described(made)}"
     following = made[0]
     if not isinstance(following, ServerState):
         return f"the state that it returns has to be a `ServerState`, not {described(following)}"

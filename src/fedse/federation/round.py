@@ -24,7 +24,7 @@ from fedse.federation.library import library_of, with_library, without_library
 from fedse.federation.report import RoundReport
 from fedse.federation.shared import shared_of, with_shared, without_shared
 from fedse.federation.summed import SummedUpdates
-from fedse.plugins import numbers
+from fedse.plugins import plain_numbers
 from fedse.protocols import Aggregator
 from fedse.stopwatch import during
 from fedse.types import ClientUpdate, RoundTask, ServerState
@@ -97,7 +97,7 @@ def run_round(
                 )
             following, own = made
             diagnostics.update(collected.after(state.adapter, following.adapter, plan))
-            diagnostics.update(numbers(own, f"aggregator {type(aggregator).__name__}"))
+            diagnostics.update(plain_numbers(own))
     else:
         following = replace(state, round=number)
     taken = [update for client, update in answers.updates.items() if client not in refused]

@@ -95,10 +95,11 @@ def checked_weights(rule: Objective, batch: Sequence[Scored], weighed: Weighed) 
     owner = f"objective '{type(rule).__name__}'"
     if not isinstance(weighed, Weighed):
         raise BadInput(f"{owner}, `weigh`: it has to return `Weighed`, not {described(weighed)}.")
-    given, wanted = [np.shape(own) for own in weighed.weights], [item.now.shape for item in batch]
+    weights = list(weighed.weights)
+    given, wanted = [np.shape(own) for own in weights], [item.now.shape for item in batch]
     if given != wanted:
         raise BadInput(
             f"{owner}, `weigh`: it has to give an array for each example with a weight for each of its tokens, so the "
             f"shapes {short(wanted)}, not {short(given)}."
         )
-    return replace(weighed, told=numbers(weighed.told, owner))
+    return replace(weighed, weights=weights, told=numbers(weighed.told, owner))

@@ -90,10 +90,11 @@ def means(found: Mapping[str, Rows]) -> list[dict[str, Any]]:
 
 def above_the_floor(rows: Rows) -> int | None:
     """The first round after which success is clearly above that of a random policy, and stays so: its interval is above that
-    of the floor on the same tasks, which is an estimate too."""
+    of the floor, which is an estimate too, as it is known from the most tasks."""
+    measured = [row for row in rows if row["success"] is not None]
     first = None
-    for row in reversed([row for row in rows if row["success"] is not None]):
-        if row["interval"][0] <= _floor_interval(row)[1]:
+    for row in reversed(measured):
+        if row["interval"][0] <= _floor_interval(_most_tasks(measured))[1]:
             break
         first = row["adapter"]
     return first
@@ -175,7 +176,8 @@ def _broken(reports: Mapping[int, Mapping[str, Any] | None]) -> list[dict[str, A
 
 def _unfinished(shown: Shown, progress: Progress) -> list[dict[str, Any]]:
     """A round without a report: what broke in it may be why."""
-    if progress.unfinished is None:
+    # Killed between the two, a round is stored and its end in no event.
+    if progress.unfinished is None or progress.round <= (shown.run.last_round() or 0):
         return []
     clients = {name: {"counts": counts} for name, counts in progress.unfinished.items()}
     stopped = {

@@ -64,7 +64,7 @@ class Progress:
         return remaining * usual - min(max(0.0, now - self._round_began), usual)
 
     def _on_run_started(self, event: RunStarted) -> None:
-        self.planned, self._finished, self.round = event.rounds, event.round, event.round
+        self.planned, self._finished, self.round, self.unfinished = event.rounds, event.round, event.round, None
         again = f" after round {event.round}" if event.round else ""
         self._tell(f"The run starts{again}: {event.rounds} rounds are planned.")
 

@@ -4,7 +4,7 @@ from fedse.plugins.choices import STORED, Choice, ChoiceOf, ClientSlot, build, c
 from fedse.plugins.finding import BY_PATH, ENTRY_POINTS, is_inline, known, nearest, path_of, resolve, summary
 from fedse.plugins.fitting import BUILT_WITH, check_made, duties
 from fedse.plugins.options import FilePath, PluginOptions, complaint, read_options
-from fedse.plugins.returned import described, list_of, numbers
+from fedse.plugins.returned import described, list_of, numbers, plain_numbers
 
 __all__ = [
     "BUILT_WITH",
@@ -29,6 +29,7 @@ __all__ = [
     "numbers",
     "options_of",
     "path_of",
+    "plain_numbers",
     "read_options",
     "resolve",
     "summary",

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+import numpy as np
+
 from fedse.errors import BadInput
 from fedse.visible import short
 
@@ -27,6 +29,11 @@ def numbers(found: Any, owner: str) -> dict[str, float]:
     if not isinstance(found, Mapping):
         raise BadInput(f"{owner}: it has to give numbers by name, as in {{'loss': 0.5}}, not {described(found)}.")
     return {str(name): _number(str(name), value, owner) for name, value in found.items()}
+
+
+def plain_numbers(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What was told beside a result: numbers of NumPy as plain ones, everything else as it is."""
+    return {str(name): value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
 
 
 def described(found: Any) -> str:

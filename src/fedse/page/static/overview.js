@@ -31,7 +31,7 @@ export function Overview({ run, found }) {
     ${found.running && table}
     ${means.length > 0 && html`<${Means} means=${means} until=${found.planned} />`}
     ${worlds.length > 0 && html`<section><header class="section"><h2>Success in each world</h2>
-      <p>On held-out validation tasks, with 95 % intervals, after each round. Floor: a random policy; ceiling: the world's expert. Clearly above the floor: the interval is above that of the floor on the same tasks. A hollow mark has fewer tasks. Click a mark to read its episodes.</p></header>
+      <p>On held-out validation tasks, with 95 % intervals, after each round. Floor: a random policy; ceiling: the world's expert. Clearly above the floor: the interval is above that of the floor. A hollow mark has fewer tasks. Click a mark to read its episodes.</p></header>
       <div class="worlds">${worlds.slice(0, most).map((world) => html`<${World} key=${world.name} run=${run} world=${world} until=${found.planned} />`)}</div>
       ${worlds.length > most && html`<button type="button" onClick=${() => setMost(worlds.length)}>show all ${worlds.length}</button>`}</section>`}
     ${tests && html`<${Test} tests=${tests} />`}
