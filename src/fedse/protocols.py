@@ -1,4 +1,5 @@
-"""What a plug-in must do. Nothing needs to inherit from these: having the methods is enough."""
+"""What a plug-in must do. Nothing needs to inherit from these: having the methods is enough. (A world inherits from
+`fedse.World`, which has them.)"""
 
 from __future__ import annotations
 
