@@ -92,17 +92,17 @@ def above_the_floor(rows: Rows) -> int | None:
     """The first round after which success is clearly above that of a random policy, and stays so: its interval is above that
     of the floor, which is an estimate too, as it is known from the most tasks."""
     measured = [row for row in rows if row["success"] is not None]
+    if not measured:
+        return None
+    most = _most_tasks(measured)
+    # Each task is one trial, however often the random policy attempted it: some tasks are easier than others.
+    chance = wilson(most["floor"] * most["episodes"], most["episodes"])[1]
     first = None
     for row in reversed(measured):
-        if row["interval"][0] <= _floor_interval(_most_tasks(measured))[1]:
+        if row["interval"][0] <= chance:
             break
         first = row["adapter"]
     return first
-
-
-def _floor_interval(row: Mapping[str, Any]) -> tuple[float, float]:
-    """Each task is one trial, however often the random policy attempted it: some tasks are easier than others."""
-    return wilson(row["floor"] * row["episodes"], row["episodes"])
 
 
 def _most_tasks(rows: Rows) -> Mapping[str, Any]:
