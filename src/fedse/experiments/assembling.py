@@ -58,7 +58,8 @@ class RunResult:
 
     @cached_property
     def curve(self) -> dict[int, float]:
-        """Macro success, the mean of all clients' worlds, by the rounds behind the adapter."""
+        """Macro success by the rounds behind the adapter: the mean over the same worlds throughout, those that were measured
+        at the beginning. Rounds in which one of them was not measured are left out."""
         return macro(curves(RunView.existing(self.folder)))
 
     def __repr__(self) -> str:
