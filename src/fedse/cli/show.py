@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedse.cli.console import NO_PICTURE, make_console
+from fedse.cli.console import NO_PICTURE, make_console, warn
 from fedse.cli.splits import checked_split
 from fedse.federation.client_status import ClientStatus
 from fedse.types import Outcome, Purpose
@@ -44,6 +44,7 @@ def show(
     from fedse.evaluation.side_by_side import side_by_side
     from fedse.experiments.methods import in_words
     from fedse.experiments.running import stored_experiment
+    from fedse.federation.refusals import refusals_of
     from fedse.runs import provenance
     from fedse.runs.reading import RunView
 
@@ -71,6 +72,7 @@ def show(
         console.print(forgetting_table(remembered))
     if picture is not None:
         _draw_drift(console, remembered, folder, picture)
+    warn(console, refusals_of(folder))
     for path in folder.missing():
         console.print(f"{path} is missing: the tables are without it.", soft_wrap=True, markup=False)
     last = folder.last_round() or 0
