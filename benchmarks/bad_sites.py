@@ -4,8 +4,8 @@ python benchmarks/bad_sites.py --aggregators mean                        every k
 python benchmarks/bad_sites.py --attacks none sign_flipped --seeds 0 1 2      every aggregator
 python benchmarks/bad_sites.py --recipe recipes/bad_sites_alike.yaml --bad guest guest,other     one bad site, and two
 
-The tables of docs/security.md. It is a program beside the package and no plug-in: no experiment file can ask for a bad site.
-Cells can be measured by several processes, each with an `--output` of its own: bad_site_table.py joins them.
+The tables of docs/results/bad_sites.md. It is a program beside the package and no plug-in: no experiment file can ask for
+a bad site. Cells can be measured by several processes, each with an `--output` of its own: bad_site_table.py joins them.
 """
 
 from __future__ import annotations
