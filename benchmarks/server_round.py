@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from aggregators import begin
 
+from aggregators import begin
 from fedse.events import Event, RoundFinished
 from fedse.federation.checks import CheckOptions
 from fedse.federation.server import LimitOptions, Server

@@ -84,7 +84,9 @@ class _Exact:
         start = pack(broadcast)
         for module in modules(broadcast.layout):
             # One module of all clients is in memory at a time.
-            tensors = {name: np.stack([_factors(update, where) for update in updates]) for name, where in module.items()}
+            tensors = {
+                name: np.stack([_factors(update, where) for update in updates]) for name, where in module.items()
+            }
             for name, (shape, begin, end) in module.items():
                 self._take_changes(name, tensors[name] - start[begin:end].reshape(shape))
             if "A" in tensors and "B" in tensors:
