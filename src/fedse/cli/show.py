@@ -36,7 +36,7 @@ def show(
         Path | None, typer.Option(help="Where to draw what the probe `drift` found, rounds against worlds (PNG).")
     ] = None,
 ) -> None:
-    """Print the run's table and one trajectory, with thought, action and observation of each step."""
+    """Print the run's table and one trajectory, with the thought, action and observation of each step."""
     from fedse.cli.tables import evaluation_table, forgetting_table, learned_shares_table, side_by_side_table
     from fedse.evaluation.curves import curves
     from fedse.evaluation.forgetting import forgetting
