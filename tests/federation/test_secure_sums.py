@@ -288,13 +288,13 @@ def test_a_site_that_only_measures_is_no_part_of_the_sum(three: Callable[..., Ex
         ({"aggregator": "krum"}, "`aggregator: krum` looks at single updates"),
         ({"mix": "weight_by_gain"}, "`mix: weight_by_gain` needs what each client sent"),
         ({"participation": {"quorum": 0.5}}, "a secure sum needs all sites that were asked"),
-        ({"participation": {"fraction": 0.5}}, "`sending.secure_sum.least` is 3, and 2 clients that learn"),
+        ({"participation": {"fraction": 0.5}}, "`sending.secure_sum.min_sites` is 3, and 2 clients that learn"),
         ({"method": "local_se"}, "with `sharing: none` nobody sends anything"),
         (
             {"sending": {"secure_sum": {}, "precision": "int8"}},
             "`precision: int8` rounds updates that are sent in the clear",
         ),
-        ({"sending": {"secure_sum": {"least": 1}}}, "greater than or equal to 2"),
+        ({"sending": {"secure_sum": {"min_sites": 1}}}, "greater than or equal to 2"),
     ],
 )
 def test_what_does_not_go_with_a_secure_sum_is_refused_when_it_is_read(
