@@ -53,6 +53,19 @@ def test_what_was_stored_under_an_old_key_is_read_under_one_of_today(old: str) -
     assert "unknown key" not in str(refused.value)
 
 
+def test_a_file_with_what_there_was_before_a_mix_is_told_the_mix_and_a_run_keeps_its_private_adapters(
+    tmp_path: Path,
+) -> None:
+    old = {**EXPERIMENT, "personal": {"rank": 2}}
+    path = tmp_path / "experiment.yaml"
+    path.write_text(yaml.safe_dump(old))
+    with pytest.raises(BadInput, match=r"personal: this key is called `mix: {name: personal, rank: \.\.\.}` now\."):
+        load_experiment(path)
+    mix = experiment_of(tmp_path).mix
+    assert mix.name == "personal" and mix.options == {"rank": 2}
+    assert with_new_names({"personal": {"rank": 0}}) == {}
+
+
 def test_a_key_that_another_plug_in_never_had_is_unknown_to_it(tmp_path: Path) -> None:
     path = tmp_path / "old.yaml"
     path.write_text(yaml.safe_dump({**EXPERIMENT, "mix": {"name": "personal", "least": 1}}))

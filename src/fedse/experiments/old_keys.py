@@ -24,18 +24,22 @@ RENAMED: Mapping[str, str] = {
 _OF_PLUGIN: Mapping[str, str] = {"learner": "imitation", "mix": "clustered", "judge": "few_tokens"}
 """Whose the renamed keys of a slot are; a plug-in of somebody's own may call its options as it likes."""
 _BY_END = {tuple(old.split(".")[-2:]): new for old, new in RENAMED.items()}
+_PERSONAL = "personal"
+"""What there was before there was a `mix`, whose first variant it became."""
 
 
 def new_name(where: Sequence[Any], known: Sequence[str]) -> str:
     """What a key is called now, if that is among the `known` keys beside it. A site's file has some keys of an experiment,
     in other places."""
+    if tuple(where) == (_PERSONAL,) and "mix" in known:
+        return "mix: {name: personal, rank: ...}"
     new = _BY_END.get(tuple(map(str, where[-2:])), "")
     return new if new in known else ""
 
 
 def with_new_names(content: Mapping[str, Any]) -> dict[str, Any]:
     """What a run stored under older names, under today's."""
-    found = dict(content)
+    found = _with_mix(content)
     for old, new in RENAMED.items():
         *groups, key = old.split(".")
         found = _renamed(found, groups, key, new)
@@ -52,10 +56,9 @@ def _renamed(content: dict[str, Any], groups: Sequence[str], key: str, new: str)
     return {**content, group: _renamed(dict(options), groups[1:], key, new)}
 
 
-def with_mix(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Runs that were stored before there was a `mix` have its first variant under a key of its own."""
-    old = content.get("personal")
+def _with_mix(content: Mapping[str, Any]) -> dict[str, Any]:
+    old = content.get(_PERSONAL)
     if not isinstance(old, Mapping) or old.keys() != {"rank"} or "mix" in content:
-        return content
+        return dict(content)
     mix = {"mix": {"name": "personal", **old}} if old["rank"] else {}
-    return {**{key: value for key, value in content.items() if key != "personal"}, **mix}
+    return {**{key: value for key, value in content.items() if key != _PERSONAL}, **mix}
