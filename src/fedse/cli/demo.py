@@ -14,7 +14,7 @@ from fedse.cli.console import make_console
 WHAT_IT_LEARNS = (
     "nano, the demo's model, knows the rules and actions of these worlds, and takes a particular wrong action in three "
     "kinds of situation per world; from its own successes it can learn what is right there. Whether a rise is learning, or "
-    "could be had by a phrase, a temperature or one trained constant, is what scripts/probe_nano.py tries: docs/models.md, nano."
+    "could be had by a phrase, a temperature or one trained constant, is what scripts/probe_nano.py tries (docs/models.md)."
 )
 
 
