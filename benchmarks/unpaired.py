@@ -1,10 +1,12 @@
 """Arms side by side from the counts of their evaluations alone, where what was played is not at hand.
 
 python benchmarks/unpaired.py runs/s10_sec-s[12] runs/s10_federated_sec-s[12] --control s10_sec --output s10_sec.json
+python benchmarks/unpaired.py docs/results/sharing_regimes.json/skin_{nest,local4}_s{1,2,3} --control skin_local4
 
-`fedse compare` pairs runs task by task and needs the episodes; this needs `evaluations/` only, as a hub has it. Its
-intervals are wider, as two runs no longer share the luck of the tasks. An arm is what is left of a run's name without `-s`
-or `_s` and its seed. Sites of one world play the same tasks, so their mean counts as often as there are tasks, not sites.
+`fedse compare` pairs runs task by task and needs the episodes; this needs `evaluations/` only, as a hub has it, or what
+`benchmarks/records.py` kept of a run, FILE/NAME. Its intervals are wider, as two runs no longer share the luck of the tasks.
+An arm is what is left of a run's name without `-s` or `_s` and its seed. Sites of one world play the same tasks, so their
+mean counts as often as there are tasks, not sites.
 
 difference    mean over the seeds that both arms have of the difference in macro success
 interval      95 %: seeds drawn anew and, within a run and a world, successes from a binomial; percentiles of 10,000 draws
@@ -47,6 +49,23 @@ def counts_of(rows: Sequence[Mapping[str, Any]]) -> Counts:
     return {
         world: (round(fmean(row["success"] for row in sites), 12), min(row["episodes"] for row in sites))
         for world, sites in sorted(by_world.items())
+    }
+
+
+def of_run(path: Path) -> Counts:
+    view = RunView.existing(path)
+    evaluation = view.evaluation("test", view.last_round() or 0)
+    return counts_of(evaluation["worlds"]) if evaluation else {}
+
+
+def of_record(path: Path) -> Counts:
+    """Here each site counts by itself: a record does not tell which of them have one world."""
+    kept = json.loads(path.parent.read_text())["runs"]
+    if path.name not in kept:
+        raise SystemExit(f"{path.parent} has no record of {path.name}; it has {', '.join(kept)}.")
+    test = kept[path.name]["test_after_the_last_round"]
+    return {
+        site: (won / test["episodes_per_world"], test["episodes_per_world"]) for site, won in test["successes"].items()
     }
 
 
@@ -96,13 +115,12 @@ def gathered(paths: Sequence[Path], control: str) -> dict[str, Any]:
     arms: dict[str, dict[int, Counts]] = defaultdict(dict)
     for path in paths:
         named = re.fullmatch(r"(.+)[-_]s(\d+)", path.name)
-        view = RunView.existing(path)
-        evaluation = view.evaluation("test", view.last_round() or 0)
-        if named is None or evaluation is None:
+        counts = of_record(path) if path.parent.is_file() else of_run(path)
+        if named is None or not counts:
             raise SystemExit(f"{path}: wants a name such as imitation-s1, and a test evaluation of its last round.")
         if int(named[2]) in arms[named[1]]:
             raise SystemExit(f"{path}: a run of {named[1]} with seed {named[2]} was given already.")
-        arms[named[1]][int(named[2])] = counts_of(evaluation["worlds"])
+        arms[named[1]][int(named[2])] = counts
     if control not in arms:
         raise SystemExit(f"--control {control}: no run of it is given. Given: {', '.join(sorted(arms))}.")
     worlds = list(next(iter(arms[control].values())))

@@ -359,6 +359,33 @@ class ProbeNone(ProbeOf):
         return None
 
 
+class ProbeLearned(ProbeOf):
+    class Options(PluginOptions):
+        learned: bool = True
+
+    def __init__(self, site: Any, learned: bool = True) -> None:
+        super().__init__(site)
+
+    def plan_learned(self, task: RoundTask) -> Any:
+        item = self.site.places["maze"].tasks("train")[0]
+        return [self.site.episode("maze", item, Purpose.EVALUATE, task.round, 0, 0.0)]
+
+
+class LearnedTasks(ProbeLearned):
+    def plan_learned(self, task: RoundTask) -> Any:
+        return self.site.places["maze"].tasks("train")[:1]
+
+
+class LearnedGenerator(ProbeLearned):
+    def plan_learned(self, task: RoundTask) -> Any:
+        yield from super().plan_learned(task)
+
+
+class LearnedWords(ProbeLearned):
+    def score(self, task: RoundTask, played: Sequence[Trajectory]) -> Any:
+        return ["good"] if played else []
+
+
 class ProbeHalf(ProbeOf):
     successes: Any = 0.5
     floor = 0.0
@@ -400,6 +427,9 @@ class ProbeNan(ProbeHalf):
         ("rescue", RescueWords, "rescue: it has to return a list of `Trajectory`, not one with something of the type"),
         ("probes", [ProbeTasks], "probe 'ProbeTasks': it has to return a list of `Episode`, not one with"),
         ("probes", [ProbeNone], "probe 'ProbeNone': it has to return a list of `WorldScore`, not None."),
+        ("probes", [LearnedTasks], "probe 'LearnedTasks_learned': it has to return a list of `Episode`, not one with"),
+        ("probes", [LearnedGenerator], "probe 'LearnedGenerator_learned': it has to return a list of `Episode`, not"),
+        ("probes", [LearnedWords], "probe 'LearnedWords_learned': it has to return a list of `WorldScore`, not one"),
         ("probes", [ProbeHalf], "probe 'ProbeHalf': a score holds counts of the type int"),
         ("probes", [ProbeNan], "probe 'ProbeNan': a score holds one of the splits train, validation, test, and fin"),
     ],

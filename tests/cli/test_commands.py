@@ -213,9 +213,11 @@ def test_show_prints_the_curve_and_a_readable_trajectory(finished: Path) -> None
     for expected in ("after round", "Thought:", "Action:", "move", "2 of ", "success"):
         assert expected in done.stdout, expected
     assert "No such trajectory" in command("show", finished, "--outcome", "error").stdout
+    assert "· evaluate ·" in command("show", finished, "--split", "test").stdout
     for arguments, sentence in [
         (("--client", "wets"), "did you mean 'west'?"),
         (("--round", 99), "has no round 99: complete rounds are 0 to 2"),
+        (("--split", "tset"), "--split tset: did you mean 'test'? Known: train, validation, test."),
     ]:
         refused = command("show", finished, *arguments)
         assert refused.returncode == 2 and sentence in refused.stderr and not refused.stdout

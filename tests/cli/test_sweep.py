@@ -34,22 +34,25 @@ experiment:
 
 @pytest.mark.slow
 def test_a_failure_is_named_the_rest_is_done_and_done_is_skipped(tmp_path: Path) -> None:
-    text = SWEEP.replace("ROUNDS", "1") + "variants: {good: {}, bad: {start: missing.json}}\n"
+    text = SWEEP.replace("ROUNDS", "1") + "variants: {tight: {checks.max_norm: 1.0e-9}, bad: {start: missing.json}}\n"
     (tmp_path / "sweep.yaml").write_text(text)
     first = command("sweep", "sweep.yaml", "--processes", 2, folder=tmp_path)
     assert first.returncode == 1, first.stdout + first.stderr
     assert "2 runs, 0 of them done already" in first.stdout
-    assert "good-s0: done after" in first.stdout
+    assert "tight-s0: done after" in first.stdout
+    assert "WARNING: In 1 of 1 rounds (1) there were updates, and none could be used" in first.stdout
     assert "bad-s0: failed after" in first.stdout and "missing.json" in first.stdout
-    assert sorted(path.name for path in (tmp_path / "runs/grid").iterdir()) == [".sweep", "good-s0"]
-    before = (tmp_path / "runs/grid/good-s0/events.jsonl").read_bytes()
+    assert sorted(path.name for path in (tmp_path / "runs/grid").iterdir()) == [".sweep", "tight-s0"]
+    before = (tmp_path / "runs/grid/tight-s0/events.jsonl").read_bytes()
 
-    (tmp_path / "sweep.yaml").write_text(SWEEP.replace("ROUNDS", "1") + "variants: {good: {}}\n")
+    (tmp_path / "sweep.yaml").write_text(
+        SWEEP.replace("ROUNDS", "1") + "variants: {tight: {checks.max_norm: 1.0e-9}}\n"
+    )
     again = command("sweep", "sweep.yaml", folder=tmp_path)
     assert again.returncode == 0 and "1 runs, 1 of them done already" in again.stdout
-    assert (tmp_path / "runs/grid/good-s0/events.jsonl").read_bytes() == before
+    assert (tmp_path / "runs/grid/tight-s0/events.jsonl").read_bytes() == before
     waiting = command("sweep", "sweep.yaml", "--set", "name=x", "--dry-run", folder=tmp_path)
-    assert "good-s0" in waiting.stdout and "done" in waiting.stdout
+    assert "tight-s0" in waiting.stdout and "done" in waiting.stdout
 
 
 @pytest.mark.slow

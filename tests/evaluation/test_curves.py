@@ -70,6 +70,37 @@ def test_the_mean_of_the_worlds_is_that_of_the_reports(run: RunFolder) -> None:
     assert list(macro(curves(run)).items()) == list(enumerate(expected))
 
 
+def _row(adapter: int, success: float | None, tasks: int = 10) -> dict[str, Any]:
+    bounds = {"interval": (0.0, 1.0), "floor": 0.1, "ceiling": 0.9, "invalid": 0.0, "episodes": tasks}
+    return {"adapter": adapter, "success": success, **bounds}
+
+
+LATER = {
+    "old": [_row(0, 0.2), _row(1, 0.4), _row(2, 0.4), _row(3, 0.6)],
+    "absent once": [_row(0, 0.0), _row(2, 0.2), _row(3, 0.2)],
+    "new": [_row(2, 1.0), _row(3, 1.0)],
+    "broken": [_row(0, None)],
+}
+
+
+def test_who_joins_later_or_is_absent_does_not_move_the_mean() -> None:
+    assert macro(LATER) == pytest.approx({0: 0.1, 2: 0.3, 3: 0.4}), "two worlds, whenever both were measured"
+
+
+def test_the_picture_says_who_is_not_in_the_mean(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    figures: list[Any] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, part, **_: (figures.append(self), Path(part).touch()))
+    monkeypatch.setattr("fedse.evaluation.plot.curves", lambda _: LATER)
+    draw_run(run)
+    axis = figures[0].axes[4]
+    assert axis.get_title() == "macro: mean of the worlds\nwithout 1 first measured later"
+    assert list(axis.lines[0].get_xdata()) == [0, 2, 3]
+    assert [line.get_label() for line in axis.lines] == ["success", "_"], "no point has fewer tasks than another"
+
+
 def test_the_picture_has_a_panel_for_the_mean_marks_fewer_tasks_and_covers_nothing(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

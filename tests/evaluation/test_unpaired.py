@@ -74,3 +74,27 @@ def test_a_run_without_an_evaluation_is_named(
     ).folder
     with pytest.raises(SystemExit, match="few-s1: wants a name such as imitation-s1, and a test evaluation"):
         program.gathered([folder], "few")
+
+
+@pytest.mark.slow
+def test_a_record_stands_for_a_run_whose_folder_is_gone(
+    program: Any, benchmarks: Any, table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    recipe, kept = tmp_path / "recipe.yaml", tmp_path / "kept.json"
+    folders = [
+        fedse.run(table_experiment(name=f"few_s{seed}", seed=seed, rounds=1), tmp_path).folder for seed in (1, 2)
+    ]
+    recipe.write_text((folders[0] / "experiment.yaml").read_text().replace("rounds: 1", "rounds: 7"))
+    records = benchmarks("records")
+    runs = {folder.name: records.recorded(folder, recipe, ["rounds=1"], []) for folder in folders}
+    kept.write_text(json.dumps({"settings": ["rounds=1"], "runs": runs}))
+    noted = [kept / folder.name for folder in folders]
+    for path, folder in zip(noted, folders, strict=True):
+        sites = program.of_record(path)
+        assert sites.keys() == {"east", "west"}
+        assert program.macro(sites) == pytest.approx(program.macro(program.of_run(folder)))
+    assert runs["few_s2"]["settings"] == ["seed=2"] and runs["few_s2"]["adapter_megabytes_up"] >= 0
+    with pytest.raises(SystemExit, match=r"it is not .*recipe.yaml with seed=1"):
+        records.recorded(folders[0], recipe, [], [])
+    with pytest.raises(SystemExit, match="no record of few_s3; it has few_s1, few_s2"):
+        program.gathered([kept / "few_s3"], "few")

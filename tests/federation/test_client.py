@@ -131,19 +131,38 @@ def test_a_bad_update_is_refused_with_its_reason_and_the_round_goes_on(
 
 class AllPoisoned(Poisoned):
     def learn(self, lesson: Lesson) -> Any:
-        return Adapter({"table": np.full_like(lesson.start.tensors["table"], np.inf)}, lesson.start.config), {
-            "loss": float("nan")
-        }
+        return Adapter({"table": np.full_like(lesson.start.tensors["table"], np.inf)}, lesson.start.config), {}
+
+
+class LossOfNothing(Poisoned):
+    def learn(self, lesson: Lesson) -> Any:
+        return self.real.learn(lesson)[0], {"loss": float("nan")}
 
 
 def test_a_round_whose_updates_are_all_refused_keeps_the_adapter_and_reports_why(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
-    result = fedse.run(table_experiment(learner=f"{__name__}:AllPoisoned", rounds=1), tmp_path)
+    result = fedse.run(table_experiment(checks={"max_norm": 1e-9}), tmp_path)
     assert not result.adapter.tensors["table"].any()
+    assert sorted(json.loads((result.folder / "rounds/0001/report.json").read_text())["refused"]) == ["east", "west"]
+
+
+def test_a_learner_that_diverges_everywhere_is_an_error(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    with pytest.raises(NothingTrained) as caught:
+        fedse.run(table_experiment(learner=f"{__name__}:AllPoisoned"), tmp_path)
+    assert str(caught.value).startswith(
+        "no update of round 1 could be used (east: 2048 of its values are not finite; west: 2048 of its values are not "
+        "finite): learning diverged, and nothing of the round was stored;"
+    )
+    assert caught.value.exit_code == 1 and RunFolder.existing(tmp_path / "table").last_round() == 0
+
+
+def test_what_is_not_a_number_is_null_in_a_report(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
+    result = fedse.run(table_experiment(learner=f"{__name__}:LossOfNothing", rounds=1), tmp_path)
     text = (result.folder / "rounds/0001/report.json").read_text()
-    assert sorted(json.loads(text)["refused"]) == ["east", "west"]
-    assert "NaN" not in text
+    assert '"loss": null' in text and "NaN" not in text
 
 
 def test_two_worlds_of_one_class_keep_labels_of_their_own(table_experiment: Callable[..., Experiment]) -> None:

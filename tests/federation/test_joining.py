@@ -73,6 +73,11 @@ def test_before_its_round_a_site_does_nothing_and_changes_nothing(make: Make, tm
 def test_on_its_first_day_the_adapter_is_measured_before_it_learns(make: Make, tmp_path: Path) -> None:
     result = fedse.run(make(evaluation={"tasks": 5, "tasks_per_round": 0, "test_tasks": 5}), tmp_path)
     assert not rows(report(result.folder, 3)["evaluation"], "east"), "the others are between two rounds"
+    ends = [
+        [row["success"] for row in measured["worlds"] if row["client"] != "later"]
+        for measured in (report(result.folder, 1)["evaluation"], result.validation)
+    ]
+    assert result.curve == {0: sum(ends[0]) / 2, 4: sum(ends[1]) / 2}, "the same worlds at both ends"
     with open_run(result.folder) as federation:
         entered = federation.server.evaluate(2, "validation")
     assert rows(report(result.folder, 3)["evaluation"], "later") == rows(entered, "later") != []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from safetensors.numpy import load_file
 import fedse
 from fedse.adapters.files import CONFIG, TENSORS, read_adapter, write_adapter
 from fedse.adapters.plan import RESIDUAL, in_part
-from fedse.errors import BadInput
+from fedse.aggregators.mean import Mean
+from fedse.errors import BadAggregate, BadInput
 from fedse.experiments.assembling import Federation
 from fedse.experiments.options import load_experiment
 from fedse.experiments.running import open_run
@@ -112,6 +114,41 @@ def test_every_rule_goes_further_with_a_larger_scale(gathered: Gathered, tmp_pat
         )
         for module, gain in near.items():
             np.testing.assert_allclose(far[module], 2 * gain, atol=1e-5, err_msg=f"{rule} {module}")
+
+
+class OnlyTheState(Mean):
+    def aggregate(self, state: Any, updates: Any) -> Any:
+        return super().aggregate(state, updates)[0]
+
+
+class Transposes(Mean):
+    def aggregate(self, state: Any, updates: Any) -> Any:
+        following, numbers = super().aggregate(state, updates)
+        turned = {name: tensor.T for name, tensor in following.adapter.tensors.items()}
+        return replace(following, adapter=replace(following.adapter, tensors=turned)), numbers
+
+
+class Diverges(Mean):
+    def aggregate(self, state: Any, updates: Any) -> Any:
+        following, numbers = super().aggregate(state, updates)
+        wild = {name: tensor * np.float32("inf") for name, tensor in following.adapter.tensors.items()}
+        return replace(following, adapter=replace(following.adapter, tensors=wild)), numbers
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in multiply")
+@pytest.mark.parametrize(
+    ("aggregator", "said"),
+    [
+        (OnlyTheState, r"it has to return `\(state, numbers\)`, the latter by name, not something of the type Server"),
+        (Transposes, "its tensors have other names or shapes than the broadcast adapter"),
+        (Diverges, "\\d+ values of .* are not finite"),
+    ],
+)
+def test_what_an_aggregator_makes_is_checked_as_in_a_round(gathered: Gathered, aggregator: Any, said: str) -> None:
+    name = aggregator.__name__
+    (one,) = candidates([f"{__name__}:{name}"], [1.0])
+    with pytest.raises(BadAggregate, match=rf"^the aggregator {name} made an adapter that cannot be used \({said}"):
+        one.merge(gathered)
 
 
 @pytest.mark.parametrize("most", [8, 11])

@@ -49,7 +49,9 @@ def server(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     make_run(folder, name="other", method="fedit")
     broken = {"west": {"worlds": [{"name": Broken, "mode": "original"}]}}
     make_run(folder, name="broken", clients=broken, rounds=1, start="none", limits={"max_error_share": 1.0})
-    names = ("small", "hub", "other", "broken")
+    # Killed in its second round.
+    RunFolder.existing(make_run(folder, name="halfway", method="local_se")).fall_back(1, [])
+    names = ("small", "hub", "other", "broken", "halfway")
     runs = {name: Shown.of(RunView.existing(folder / name), own_worlds=True) for name in names}
     with PageServer(Answers(runs), pause=0.05) as started:
         threading.Thread(target=started.serve_forever, daemon=True).start()
@@ -84,6 +86,13 @@ def test_every_view_opens(browser: Chromium, server: PageServer) -> None:
             "Success on test tasks",
             "not distinguishable",
         ),
+        "small/compare?runs=small,other,halfway": (
+            "Paired differences",
+            "halfway has not been evaluated after its last round yet (1 of 2 rounds are complete)",
+            "Success on test tasks",
+            "not distinguishable",
+        ),
+        "small/compare?runs=small,halfway": ("Success on test tasks", "only its curve is shown"),
         "small/compare?runs=small,hub": ("These cannot be compared", "does not have the trajectories"),
         "hub/overview": ("Macro success", "Clients"),
         "hub/clients": ("is known to its site alone",),

@@ -437,6 +437,35 @@ def test_curves_of_a_comparison_are_those_of_the_compared_worlds(tmp_path: Path)
     assert told["methods"][0]["means"][0][-1]["macro"] > everywhere["macro"], "the hard world counts on its own page"
 
 
+@pytest.mark.slow
+def test_a_run_that_goes_on_does_not_keep_others_from_being_compared(finished: Path, tmp_path: Path) -> None:
+    other = make_run(tmp_path, name="other", method="fedit")
+    halfway = make_run(tmp_path, name="halfway", method="local_se")
+    RunFolder.existing(halfway).fall_back(1, [])
+    elsewhere = make_run(tmp_path, name="elsewhere", rounds=1, clients={"north": CONTENT["clients"]["east"]})
+    shutil.rmtree(elsewhere / "evaluations")
+    answers = Answers(by_name(Shown.of(RunView.existing(path)) for path in (finished, halfway, other, elsewhere)))
+    told = answers.view("small", "compare", {"runs": "small,other,halfway,elsewhere"})
+    alone = answers.view("small", "compare", {"runs": "small,other"})
+    assert alone["unfinished"] == [] and told["pairs"] == alone["pairs"] and told["methods"] == alone["methods"]
+    assert told["notes"][:2] == [
+        "halfway has not been evaluated after its last round yet (1 of 2 rounds are complete): only its curve is shown, as "
+        "far as it has come.",
+        "elsewhere has not been evaluated after its last round yet (1 of 1 rounds are complete): it has other worlds, and "
+        "is left out.",
+    ]
+    (line,) = told["unfinished"]
+    reached = answers.view("halfway", "overview", {})["means"]
+    assert line["label"] == "halfway" and [point["macro"] for point in line["means"][0]] == [
+        point["macro"] for point in reached
+    ]
+    RunFolder.existing(other).fall_back(1, [])
+    begun = answers.view("small", "compare", {"runs": "halfway,other"})
+    assert begun["methods"] == [] and [line["label"] for line in begun["unfinished"]] == ["halfway", "other"]
+    with pytest.raises(BadInput, match="no world in common"):
+        answers.view("small", "compare", {"runs": "halfway,elsewhere"})
+
+
 def test_runs_in_folders_of_one_name_are_told_apart(finished: Path, tmp_path: Path) -> None:
     other = make_run(tmp_path, rounds=1)
     assert other.name == finished.name

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedse.cli.console import PAGE, VisibleConsole
+from fedse.cli.console import PAGE, VisibleConsole, warn
 from fedse.cli.progress import Progress
 from fedse.experiments import running
 from fedse.experiments.options import Experiment, load_experiment
@@ -39,7 +39,10 @@ def run(
     progress = _progress(experiment) if watched else None
     with progress or nullcontext():
         told = [*trackers, *([progress] if progress else [])]
-        return running.run(experiment, runs, max_minutes, told, make_engine)
+        result = running.run(experiment, runs, max_minutes, told, make_engine)
+    if progress is not None:
+        warn(progress.console, result.warnings)
+    return result
 
 
 def _watched() -> bool:

@@ -41,6 +41,12 @@ def make_console(err: bool = False) -> Console:
     return VisibleConsole(stderr=err, width=wide)
 
 
+def warn(console: Console, sentences: Iterable[str]) -> None:
+    """What nobody should miss, a line for each."""
+    for sentence in sentences:
+        console.print(f"WARNING: {sentence}", style="bold red", soft_wrap=True, markup=False, highlight=False)
+
+
 def say(text: object, err: bool = False, nl: bool = True) -> None:
     """A line without colours."""
     typer.echo(visible(str(text)), err=err, nl=nl)

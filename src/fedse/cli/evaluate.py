@@ -9,6 +9,7 @@ import typer
 
 from fedse.cli.console import make_console
 from fedse.cli.rounds import AfterRound, chosen_round
+from fedse.cli.splits import checked_split
 
 
 def evaluate(
@@ -28,11 +29,8 @@ def evaluate(
     from fedse.experiments.running import open_run
     from fedse.plugins import nearest
     from fedse.runs.reading import RunView
-    from fedse.types import SPLITS
 
-    chosen = next((known for known in SPLITS if known == split), None)
-    if chosen is None:
-        raise BadInput(f"--split {split}: {nearest(split, SPLITS)}Known: {', '.join(SPLITS)}.")
+    chosen = checked_split(split)
     folder = RunView.existing(run)
     number = chosen_round(folder, wanted)
     folder.digest_of(number)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedse.cli import interrupts
-from fedse.cli.console import make_console
+from fedse.cli.console import make_console, warn
 
 app = typer.Typer(no_args_is_help=True, help="The middle of a federation over several machines.")
 FOLDER = Annotated[Path, typer.Option("--hub", help="The hub's folder.")]
@@ -122,6 +122,8 @@ def run(
     from fedse.apps.hub_folder import HubFolder
     from fedse.apps.private import private
     from fedse.cli.progress import Progress
+    from fedse.federation.refusals import refusals_of
+    from fedse.runs.reading import RunView
 
     console = make_console()
     folder = HubFolder.existing(hub)
@@ -137,6 +139,7 @@ def run(
     except KeyboardInterrupt:
         say("\nInterrupted. Nothing complete is lost; the same command resumes the run.")
         raise typer.Exit(interrupts.CODE) from None
+    warn(console, refusals_of(RunView.existing(Path(result["folder"]))))
     say(f"Run: {result['folder']}   (fedse show {result['folder']})")
     say(f"Adapter: {result['adapter']}")
 

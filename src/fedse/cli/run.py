@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from fedse.cli import interrupts
-from fedse.cli.console import NO_PICTURE, make_console, say
+from fedse.cli.console import NO_PICTURE, make_console, say, warn
 
 if TYPE_CHECKING:
     from fedse.experiments.assembling import Federation
@@ -86,6 +86,7 @@ def run(
         console.print(NO_PICTURE, markup=False)
     else:
         console.print(f"Picture: {result.picture}", soft_wrap=True)
+    warn(console, result.warnings)
     console.print(f"Run: {result.folder}   ({_typed()} show {result.folder})", soft_wrap=True, markup=False)
     console.print(f"Open it as a page: {_typed()} view {result.folder}", soft_wrap=True, markup=False)
 

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedse.cli.console import NO_PICTURE, make_console
+from fedse.cli.console import NO_PICTURE, make_console, warn
+from fedse.cli.splits import checked_split
 from fedse.federation.client_status import ClientStatus
 from fedse.types import Outcome, Purpose
 
@@ -29,7 +30,7 @@ def show(
     ] = None,
     outcome: Annotated[Outcome | None, typer.Option(help="Only those with this outcome.")] = None,
     purpose: Annotated[Purpose | None, typer.Option(help="Only those played for this purpose.")] = None,
-    split: Annotated[str, typer.Option(help="Episodes of a closing evaluation instead: validation or test.")] = "",
+    split: Annotated[str, typer.Option(help="Episodes of an evaluation instead: train, validation or test.")] = "",
     number: Annotated[int, typer.Option(min=1, help="Which match to print (1 = first).")] = 1,
     picture: Annotated[
         Path | None, typer.Option(help="Where to draw what the probe `drift` found, rounds against worlds (PNG).")
@@ -43,10 +44,13 @@ def show(
     from fedse.evaluation.side_by_side import side_by_side
     from fedse.experiments.methods import in_words
     from fedse.experiments.running import stored_experiment
+    from fedse.federation.refusals import refusals_of
     from fedse.runs import provenance
     from fedse.runs.reading import RunView
 
     folder = RunView.existing(run)
+    if split:
+        checked_split(split)
     if round_number is not None:
         folder.digest_of(round_number)
     if client:
@@ -68,6 +72,7 @@ def show(
         console.print(forgetting_table(remembered))
     if picture is not None:
         _draw_drift(console, remembered, folder, picture)
+    warn(console, refusals_of(folder))
     for path in folder.missing():
         console.print(f"{path} is missing: the tables are without it.", soft_wrap=True, markup=False)
     last = folder.last_round() or 0

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedse.cli.console import make_console
+from fedse.cli.console import make_console, warn
 from fedse.cli.progress import duration
 from fedse.cli.tables import percent
 
@@ -48,6 +48,8 @@ def run_cells(
     console: Console, made: Sequence[Cell], processes: int, max_minutes: float | None, dry_run: bool = False
 ) -> bool:
     """Work off the cells and print the table; whether all are done. Leaves with code 1 after a failure."""
+    from fedse.federation.refusals import refusals_of
+    from fedse.runs.reading import RunView
     from fedse.sweeps.processes import Interrupted, State, work_off
 
     if dry_run:
@@ -62,6 +64,8 @@ def run_cells(
         console.print(
             f"{cell.name}: {result.state} after {duration(result.seconds)}{why}", soft_wrap=True, markup=False
         )
+        if result.state is State.DONE:
+            warn(console, refusals_of(RunView.existing(cell.folder)))
 
     try:
         results = work_off(made, processes, max_minutes, finished)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from rich.table import Table
 
+from fedse.evaluation.curves import from_the_beginning
 from fedse.evaluation.forgetting import Forgetting, Remembered
 from fedse.evaluation.side_by_side import SideBySide, mean_change
 
@@ -75,8 +76,7 @@ def change_table(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
     for column in ("before", "95 %", "after", "95 %", "change", "floor", "ceiling", "tasks"):
         table.add_column(column, justify="right")
     complete = {name: rows for name, rows in curves.items() if None not in (rows[0]["success"], rows[-1]["success"])}
-    began = min((rows[0]["adapter"] for rows in complete.values()), default=0)
-    compared = {name: rows for name, rows in complete.items() if rows[0]["adapter"] == began}
+    compared = from_the_beginning(complete)
     for name, rows in complete.items():
         first, last = rows[0], rows[-1]
         since = "" if name in compared else f" (round {first['adapter'] + 1})"

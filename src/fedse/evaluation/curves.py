@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedse.runs.reading import RunView
+
+Rows = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Of each world, in the order of the adapters."""
 
 
 def curves(run: RunView) -> dict[str, list[dict[str, Any]]]:
@@ -22,14 +26,22 @@ def curves(run: RunView) -> dict[str, list[dict[str, Any]]]:
     return {name: [rows[number] for number in sorted(rows)] for name, rows in sorted(found.items())}
 
 
-def macro(found: dict[str, list[dict[str, Any]]]) -> dict[int, float]:
-    """The mean of what was measured of each adapter, in the order of the adapters."""
-    measured: dict[int, list[float]] = {}
-    for rows in found.values():
+def from_the_beginning(found: Rows) -> Rows:
+    """What was measured of the worlds that were there with the first adapter: a mean over others beside them would change
+    with who joins, and not only with what is learned."""
+    measured = {name: [row for row in rows if row["success"] is not None] for name, rows in found.items()}
+    began = min((rows[0]["adapter"] for rows in measured.values() if rows), default=0)
+    return {name: rows for name, rows in measured.items() if rows and rows[0]["adapter"] == began}
+
+
+def macro(found: Rows) -> dict[int, float]:
+    """The mean over the worlds that were there from the beginning, of each adapter with which all of them were measured."""
+    compared = from_the_beginning(found)
+    shares: dict[int, list[float]] = {}
+    for rows in compared.values():
         for row in rows:
-            if row["success"] is not None:
-                measured.setdefault(row["adapter"], []).append(row["success"])
-    return {number: sum(measured[number]) / len(measured[number]) for number in sorted(measured)}
+            shares.setdefault(row["adapter"], []).append(row["success"])
+    return {number: sum(own) / len(own) for number, own in sorted(shares.items()) if len(own) == len(compared)}
 
 
 def _collect(found: dict[str, dict[int, dict[str, Any]]], number: int, rows: list[dict[str, Any]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedse.evaluation.curves import curves, macro
+from fedse.evaluation.curves import curves, from_the_beginning, macro
 from fedse.runs.reading import RunView
 from fedse.storage import atomic
 
@@ -82,16 +82,18 @@ def _draw_world(axis: Any, colour: str, name: str, rows: list[dict[str, Any]]) -
 
 
 def _draw_macro(axis: Any, found: dict[str, list[dict[str, Any]]]) -> None:
-    points = macro(found)
+    points, compared = macro(found), from_the_beginning(found)
     played = {
-        number: sum(row["episodes"] for rows in found.values() for row in rows if row["adapter"] == number)
+        number: sum(row["episodes"] for rows in compared.values() for row in rows if row["adapter"] == number)
         for number in points
     }
     whole = [played[number] == max(played.values()) for number in points]
     values = [100 * value for value in points.values()]
     axis.plot(list(points), values, color="black", linewidth=2, label="success")
     _draw_points(axis, "black", list(points), values, whole)
-    axis.set_title("macro: mean of the worlds", fontweight="bold")
+    later = sum(any(row["success"] is not None for row in rows) for rows in found.values()) - len(compared)
+    without = f"\nwithout {later} first measured later" if later else ""
+    axis.set_title(f"macro: mean of the worlds{without}", fontweight="bold")
 
 
 def _draw_points(axis: Any, colour: str, rounds: list[int], values: list[float], whole: list[bool]) -> None:

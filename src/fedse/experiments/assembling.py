@@ -23,6 +23,7 @@ from fedse.experiments.known_before import expected_of
 from fedse.experiments.options import Experiment
 from fedse.experiments.secure_sums import make_keys
 from fedse.federation.exchange import Summing
+from fedse.federation.refusals import refusals_of
 from fedse.federation.server import Server
 from fedse.federation.sites import Sites
 from fedse.plugins import build, capability
@@ -58,12 +59,19 @@ class RunResult:
 
     @cached_property
     def curve(self) -> dict[int, float]:
-        """Macro success, the mean of all clients' worlds, by the rounds behind the adapter."""
+        """Macro success by the rounds behind the adapter: the mean over the same worlds throughout, those that were measured
+        at the beginning. Rounds in which one of them was not measured are left out."""
         return macro(curves(RunView.existing(self.folder)))
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What is wrong with a run that came to its end: updates that were refused in all rounds, of a site or of all."""
+        return refusals_of(RunView.existing(self.folder))
 
     def __repr__(self) -> str:
         reached = [f"macro {100 * value:.1f} % {when}" for when, value in self._ends()]
-        return f"RunResult({self.folder}: {', '.join(reached) or 'nothing was measured'})"
+        warned = "; it has `.warnings`" if self.warnings else ""
+        return f"RunResult({self.folder}: {', '.join(reached) or 'nothing was measured'}{warned})"
 
     def _ends(self) -> list[tuple[str, float]]:
         points = list(self.curve.items())

@@ -23,15 +23,17 @@ from fedse.experiments.running import stored_experiment
 from fedse.plugins import nearest
 from fedse.runs.reading import RunView
 
+SPLITS = ("test", "validation")
+"""On which finished runs are compared, the better one first."""
+
 
 def read_runs(paths: Sequence[Path], split: str) -> tuple[str, list[Measured]]:
     """The split that was chosen and what each run reached on it."""
-    known = ["test", "validation"]
-    if split not in ("", *known):
-        raise BadInput(f"--split {split}: {nearest(split, known)}Known: {', '.join(known)}.")
+    if split not in ("", *SPLITS):
+        raise BadInput(f"--split {split}: {nearest(split, SPLITS)}Known: {', '.join(SPLITS)}.")
     folders = [RunView.existing(path) for path in paths]
     missing: dict[str, list[str]] = {}
-    for candidate in [split] if split else known:
+    for candidate in [split] if split else SPLITS:
         missing[candidate] = [str(folder.path) for folder in folders if not has_evaluation(folder, candidate)]
         if not missing[candidate]:
             return candidate, [_read(*named, candidate) for named in zip(folders, _names(folders), strict=True)]
@@ -51,6 +53,18 @@ def places(experiment: Experiment) -> dict[Place, str]:
     }
 
 
+def tasks_of(experiment: Experiment) -> dict[str, dict[str, Any]]:
+    """Settings of each world, by the name it has in the experiment file: equal ones have the same tasks."""
+    return {
+        # Where a world's server listens makes no other world of it.
+        world_name(name, label): {
+            key: value for key, value in choice.model_dump(mode="json").items() if key in choice.identity()
+        }
+        for name, options in experiment.clients.items()
+        for label, choice in zip(options.labels, options.worlds, strict=True)
+    }
+
+
 def _names(folders: Sequence[RunView]) -> list[str]:
     """The folders' names, with their places where folders in different places are named alike."""
     alike = Counter(folder.path.name for folder in folders)
@@ -65,14 +79,7 @@ def _read(folder: RunView, name: str, split: str) -> Measured:
     outside = {"name", "seed", "clients"}
     every = dict(_flat(experiment.model_dump(mode="json", exclude=outside), ""))
     method = dict(_flat({key: value for key, value in experiment.comparable().items() if key not in outside}, ""))
-    worlds = {
-        # Where a world's server listens makes no other world of it.
-        f"worlds.{world_name(name, label)}": {
-            key: value for key, value in choice.model_dump(mode="json").items() if key in choice.identity()
-        }
-        for name, options in experiment.clients.items()
-        for label, choice in zip(options.labels, options.worlds, strict=True)
-    }
+    worlds = {f"worlds.{name}": settings for name, settings in tasks_of(experiment).items()}
     own = {
         f"clients.{name}.{key}": value
         for name, options in experiment.clients.items()

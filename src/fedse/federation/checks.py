@@ -14,6 +14,7 @@ from fedse.federation.governance import GovernanceOptions
 from fedse.plugins import PluginOptions, described
 from fedse.types import ClientUpdate, Layout, ServerState, Vector
 
+NOT_FINITE = "of its values are not finite"
 UNCHANGED = "it equals the broadcast adapter: learning changed nothing"
 
 
@@ -43,7 +44,7 @@ def refusal(update: ClientUpdate, broadcast: Vector, layout: Layout, options: Ch
     if vector.shape != (length(layout),):
         return f"it holds {vector.size} values, the adapter has {length(layout)}"
     if not np.isfinite(vector).all():
-        return f"{int((~np.isfinite(vector)).sum())} of its values are not finite"
+        return f"{int((~np.isfinite(vector)).sum())} {NOT_FINITE}"
     norm = float(np.linalg.norm(vector.astype(np.float64) - broadcast))
     if norm == 0.0:
         return UNCHANGED

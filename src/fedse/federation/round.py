@@ -16,11 +16,12 @@ from pathlib import Path
 from fedse.adapters.packing import pack
 from fedse.adapters.plan import plan_of, sent
 from fedse.errors import BadAggregate, NothingTrained
-from fedse.federation.checks import UNCHANGED, CheckOptions, unfit
+from fedse.federation.checks import CheckOptions, unfit
 from fedse.federation.collected import Collected, SingleUpdates
 from fedse.federation.exchange import Exchange
 from fedse.federation.governance import Standing
 from fedse.federation.library import library_of, with_library, without_library
+from fedse.federation.refusals import fruitless
 from fedse.federation.report import RoundReport
 from fedse.federation.shared import shared_of, with_shared, without_shared
 from fedse.federation.summed import SummedUpdates
@@ -81,9 +82,8 @@ def run_round(
     )
     answers = exchange.ask(exchange.invited(number), task, take)
     usable = collected.usable(answers, earlier)
-    if not usable and refused and all(reason == UNCHANGED for reason in refused.values()):
-        reasons = "; ".join(f"{client}: {reason}" for client, reason in sorted(refused.items()))
-        raise NothingTrained(f"no update of round {number} could be used ({reasons}).")
+    if not usable and (why := fruitless(refused, answers, exchange.engine.clients)):
+        raise NothingTrained(f"no update of round {number} could be used {why}")
     with during("aggregate"):
         diagnostics = dict(collected.before())
     if usable:

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from fedse.adapters.held_update import HeldUpdate
 from fedse.adapters.packing import pack
 from fedse.adapters.plan import TensorPlan, plan_of
-from fedse.errors import BadInput
+from fedse.errors import BadAggregate, BadInput
+from fedse.federation.checks import CheckOptions, unfit
 from fedse.merging.sources import Gathered
 from fedse.plugins import options_of, resolve
 from fedse.protocols import Aggregator
@@ -43,8 +44,15 @@ class Candidate:
     def merge(self, gathered: Gathered) -> Adapter:
         sources = sorted(gathered.sources, key=lambda source: source.name)
         updates = [HeldUpdate(source.name, source.adapter.layout, pack(source.adapter)) for source in sources]
-        following, _ = self.aggregator.aggregate(ServerState(0, gathered.initial), updates)
-        return following.adapter
+        before = ServerState(0, gathered.initial)
+        made = self.aggregator.aggregate(before, updates)
+        # How large a value may be is a bound of runs.
+        if reason := unfit(made, before, CheckOptions(max_value=None)):
+            raise BadAggregate(
+                f"the aggregator {type(self.aggregator).__name__} made an adapter that cannot be used ({reason}): nothing "
+                f"was written; choose another --rule than {self.rule}."
+            )
+        return made[0].adapter
 
 
 def candidates(rules: Sequence[str], scales: Sequence[float]) -> list[Candidate]:

@@ -10,6 +10,7 @@ from fedse.evaluation.curves import curves
 from fedse.evaluation.metrics import wilson
 from fedse.evaluation.paired import macro_interval
 from fedse.experiments.methods import in_words
+from fedse.federation.refusals import refusals
 from fedse.page.progress import Progress
 from fedse.page.shown import Shown
 from fedse.runs import provenance
@@ -54,7 +55,13 @@ def overview(shown: Shown) -> dict[str, Any]:
         "tests": shown.run.evaluation("test", last) if shown.kind != "site" else None,
         "clients": _clients(shown, progress, reports),
         "totals": _totals(reports.values()),
-        "problems": [*progress.problems, *_broken(reports), *_unfinished(shown, progress), *_missing(shown)],
+        "problems": [
+            *_refused(reports),
+            *progress.problems,
+            *_broken(reports),
+            *_unfinished(shown, progress),
+            *_missing(shown),
+        ],
         "feed": progress.feed[-_FEED:],
         "made_with": [provenance.in_words(maker) for maker in shown.run.makers() if maker],
     }
@@ -156,6 +163,11 @@ def _totals(reports: Any) -> dict[str, Any]:
             for report in there
         ),
     }
+
+
+def _refused(reports: Mapping[int, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
+    """What refused updates mean for the run; each of them is told by itself as well."""
+    return [{"time": None, "round": None, "text": sentence, "times": 1} for sentence in refusals(reports)]
 
 
 def _broken(reports: Mapping[int, Mapping[str, Any] | None]) -> list[dict[str, Any]]:

@@ -22,27 +22,28 @@ export function Compare({ source, run, runs, asked, go }) {
 function Found({ found, run, asked, go }) {
   const { methods, pairs } = found;
   const labels = methods.map((method) => method.label);
-  const worlds = Object.keys(methods[0].worlds);
-  const curves = methods.map((method, colour) => ({ name: method.label, colour, points: curve(method) }));
+  const worlds = Object.keys(methods[0]?.worlds ?? {});
+  const curves = [...methods, ...found.unfinished].map((one, colour) => ({ name: one.label, colour, points: curve(one) }));
+  const drawn = curves.map((one) => one.name);
   const several = methods.some((method) => method.seeds.length > 1);
   return html`
     ${found.notes.length > 0 && html`<ul class="notes" aria-label="Notes">${found.notes.map((note) => html`<li>${note}</li>`)}</ul>`}
     <${Panel} title="Macro success over rounds" note="On validation tasks. ${several ? "With several seeds: their mean, and from the lowest to the highest; with one: its 95 % interval." : "The bands are 95 % intervals."}">
-      <${Legend} names=${labels} />
+      <${Legend} names=${drawn} />
       <${LineChart} label="Macro success of each method over rounds" height=${250} range=${[0, 1]} show=${(y) => f.percent(y, 0)} series=${curves} xLabel="after round" />
-      <${Numbers} title="Macro success over rounds" columns=${["after round", ...labels]} rows=${rounds(curves).map((x) => [x, ...curves.map((one) => f.percent(one.points.find((point) => point.x === x)?.y))])} />
+      <${Numbers} title="Macro success over rounds" columns=${["after round", ...drawn]} rows=${rounds(curves).map((x) => [x, ...curves.map((one) => f.percent(one.points.find((point) => point.x === x)?.y))])} />
     <//>
-    <${Panel} title="Success on ${found.split} tasks" note="Percent with 95 % intervals, after the last round.">
+    ${methods.length > 0 && html`<${Panel} title="Success on ${found.split} tasks" note="Percent with 95 % intervals, after the last round.">
       <div class="scroll"><table><thead><tr><th>method</th><th class="n">seeds</th><th class="n">rounds</th>${worlds.map((name) => html`<th class="n">${name}</th>`)}<th class="n">macro</th><th class="n">micro</th></tr></thead>
       <tbody>${methods.map((method) => html`<tr><th scope="row">${method.label}</th><td class="n">${method.seeds.length}</td><td class="n">${method.rounds}</td>
         ${worlds.map((name) => html`<td class="n">${f.percent(method.worlds[name].success)}<br /><small>${f.interval(method.worlds[name].interval)}</small></td>`)}
         <td class="n"><b>${f.percent(method.macro)}</b><br /><small>${f.interval(method.macro_interval)}</small></td><td class="n">${f.percent(method.micro)}<br /><small>${f.interval(method.micro_interval)}</small></td></tr>`)}</tbody></table></div>
-    <//>
+    <//>`}
     ${pairs.length > 0 && html`<${Panel} title="Paired differences" note="On the same tasks, in points, with 95 % intervals: right of the line the first is better.">
       ${labels.length > 2 && html`<label class="slider">against <select value=${asked.against || pairs[0].ours} onChange=${(event) => go(link(run, "compare", { ...asked, against: event.target.value }), true)}>${labels.map((label) => html`<option value=${label} selected=${label === (asked.against || pairs[0].ours)}>${label}</option>`)}</select></label>`}
       ${pairs.map((pair) => html`<${Pair} key="${pair.ours}|${pair.theirs}" pair=${pair} />`)}
     <//>`}
-    <p class="made">${found.definition}.</p>`;
+    ${found.definition && html`<p class="made">${found.definition}.</p>`}`;
 }
 
 function curve(method) {
