@@ -22,7 +22,7 @@ from fedse.seeds import generator
 pytest.importorskip("peft")
 
 ROOT = Path(__file__).parents[2]
-TASKS = 20
+TASKS = 16
 """Of each of the four worlds."""
 
 
