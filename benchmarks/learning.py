@@ -9,6 +9,11 @@ private  the learner under noise, all trajectories in one step, each cut by itse
 python benchmarks/learning.py --model nano --recipe recipes/nano.yaml --threads 1
 python benchmarks/learning.py --model SmolLM2-135M --trajectories 128 --tokens 2048 --batch 32 --output learning.json
 
+What one pass for five adapters could win at best is seen in one client with five times the batch and five times the rank:
+
+python benchmarks/learning.py --clients 5 --trajectories 200 --tokens 620 --opening 120 --ways packed together
+python benchmarks/learning.py --trajectories 1000 --tokens 620 --opening 120 --batch 40 --rank 40 --ways packed
+
 Names of `shapes.py`, such as `SmolLM2-135M`, are networks with random weights: nothing to download. Without a recipe
 trajectories are random tokens: an opening that all share, then observations and replies in turn, up to a random length.
 """
@@ -288,6 +293,7 @@ def main() -> None:
     options.add_argument("--clients", type=int, default=1, help="how many, without a recipe")
     options.add_argument("--opening", type=int, default=200, help="tokens that all trajectories begin with")
     options.add_argument("--batch", type=int, default=8, help="trajectories behind one step")
+    options.add_argument("--rank", type=int, help="of the adapters; the model's own unless told")
     options.add_argument("--rate", type=float, default=2e-4)
     options.add_argument("--tokens-at-once", type=int)
     options.add_argument("--trainer-rows", type=int, help="rows the Trainer takes at once, if not the whole batch")
@@ -296,7 +302,7 @@ def main() -> None:
     options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--output", type=Path)
     given = options.parse_args()
-    model = model_of(given.model, given.device, given.threads)
+    model = model_of(given.model, given.device, given.threads, given.rank)
     if given.recipe:
         rounds = trajectories_of_recipe(given.recipe, given.trajectories, model)
     else:

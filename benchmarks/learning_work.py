@@ -16,8 +16,10 @@ from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Outcome, Purpose, Trajectory
 
 
-def model_of(name: str, device: str, threads: int | None) -> Any:
+def model_of(name: str, device: str, threads: int | None, rank: int | None = None) -> Any:
+    """With adapters of this rank, or of the model's own."""
     settings: dict[str, Any] = {"device": device, "threads": threads}
+    settings |= {"lora": {"rank": rank}} if rank else {}
     if name == "nano":
         return Nano(**settings)
     if name in SHAPES:

@@ -3,6 +3,7 @@
 python benchmarks/replayed_round.py --out round.json                           Qwen2.5-7B, two rounds, 60 demonstrations
 python benchmarks/replayed_round.py --demonstrations 200 --rounds 1            as many as the paper's protocol has here
 python benchmarks/replayed_round.py --shape SmolLM2-135M --demonstrations 200  a smaller network
+python benchmarks/replayed_round.py --set learner.tokens_at_once=32768         another key of the experiment
 
 Everything is fedse's own: experiment, engine, player, policy, buffers, learner, aggregator, run folder. Only weights are
 random (`shapes.py`), so replies would not end and nothing would succeed. Therefore conversations are replayed: five sites
@@ -41,6 +42,7 @@ from shapes import SHAPES, model_class
 from speed import Rows, markdown
 
 from fedse.evaluation.profile import END, Profile
+from fedse.experiments.file import override
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import prepare
 from fedse.runs.provenance import describe, devices
@@ -64,22 +66,22 @@ Found = dict[str, Any]
 def experiment(given: argparse.Namespace) -> Experiment:
     worlds = recorded(given.recording)
     longest = max(world.longest for world in worlds.values())
-    return Experiment.model_validate(
-        {
-            "name": "replayed_round",
-            "rounds": given.rounds,
-            "model": {"name": model_class(given.shape), "context": longest + 64, "lora": {"rank": 8}},
-            "clients": {
-                name: {"worlds": [{"name": ReplayedWorld, "recording": given.recording, "of": name}]} for name in worlds
-            },
-            "start": {"name": ReplayedStart, "demonstrations": given.demonstrations},
-            "exploration": {"tasks": given.tasks},
-            "evaluation": {"tasks": 1, "tasks_per_round": 0, "test_tasks": 0},
-            # The paper's rate for seven billion parameters: what is learned here is noise, and should stay finite.
-            "learner": {"learning_rate": 5e-5, "batch_size": 8, "adapters_at_once": given.adapters_at_once},
-            "policy": {"name": ReplayingPolicy, "slots": given.slots},
-        }
-    )
+    content: dict[str, Any] = {
+        "name": "replayed_round",
+        "rounds": given.rounds,
+        "model": {"name": model_class(given.shape), "context": longest + 64, "lora": {"rank": 8}},
+        "clients": {
+            name: {"worlds": [{"name": ReplayedWorld, "recording": given.recording, "of": name}]} for name in worlds
+        },
+        "start": {"name": ReplayedStart, "demonstrations": given.demonstrations},
+        "exploration": {"tasks": given.tasks},
+        "evaluation": {"tasks": 1, "tasks_per_round": 0, "test_tasks": 0},
+        # The paper's rate for seven billion parameters: what is learned here is noise, and should stay finite.
+        "learner": {"learning_rate": 5e-5, "batch_size": 8, "adapters_at_once": given.adapters_at_once},
+        "policy": {"name": ReplayingPolicy, "slots": given.slots},
+    }
+    override(content, given.set, {})
+    return Experiment.model_validate(content)
 
 
 class KeptProfile(Profile):
@@ -156,7 +158,7 @@ def _most(shown: Sequence[Found], span: str | None = None) -> Iterator[str]:
 def estimate(found: Found) -> str:
     """Twenty rounds of the paper's protocol, if all are like the last one here. Its episodes were played greedily and are
     shorter than explored ones (190 sampled tokens, where a run had 246), so playing is a little too cheap."""
-    *_, last = rounds_of(found)
+    *earlier, last = rounds_of(found)
     learning = sum(last["spans"].get(name, 0.0) for name in LEARNING)
     others = last["seconds"] - learning - last["spans"].get(RECORDING, 0.0)
     recording = sum(stretch["spans"].get(RECORDING, 0.0) for stretch in rounds_of(found))
@@ -171,6 +173,8 @@ def estimate(found: Found) -> str:
             f"{ROUNDS} rounds, {demonstrations}: {ROUNDS} x {others:.1f} + {PROTOCOL[key]:,} / {speed:,.0f} + "
             f"{recording:.1f} for recording = {whole:,.0f} s, {whole / 3600:.2f} hours."
         )
+    if not earlier:
+        lines.append("Too long: the first round also fills the buffers. Measure two rounds or more.")
     return "\n".join(lines)
 
 
@@ -202,6 +206,13 @@ def settings() -> argparse.ArgumentParser:
     options.add_argument("--adapters-at-once", type=int, default=1)
     options.add_argument("--overlap", action="store_true", help="do not wait for the GPU where a span ends")
     options.add_argument("--recording", type=Path, default=SMOLLM2, help="a file of recorded_lengths.py")
+    options.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change a key of the experiment; may be repeated",
+    )
     options.add_argument("--out", type=Path)
     return options
 

@@ -102,6 +102,7 @@ def cpu(_: bool) -> list[Part]:
         ),
         Part("worlds", ("worlds.py",), [("Worlds", stepped)]),
         Part("host", ("host.py",), [("The host's share", of_the_host)]),
+        Part("server", ("server_round.py",), [("The server's share", of_the_server)]),
         Part(
             "profile",
             profile("src/fedse/cli/demo.yaml", "2", "--set", "model.threads=1"),
@@ -251,6 +252,12 @@ def of_the_host(found: Any) -> Rows:
     for span in next(iter(settings.values())):
         yield span, *(one[span] for one in settings.values())
     yield "all", *(found[name]["all"] for name in settings)
+
+
+def of_the_server(found: Any) -> Rows:
+    yield f"CPU seconds of a round, {found['clients']} clients", "seconds"
+    yield from found["seconds"].items()
+    yield "all", found["all"]
 
 
 def measured(part: Part, folder: Path, surroundings: dict[str, str]) -> Any:

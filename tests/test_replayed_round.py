@@ -164,6 +164,15 @@ def test_twenty_rounds_are_estimated_from_the_last(benchmarks: Any) -> None:
     told = benchmarks("replayed_round").estimate({"stretches": [first, last]})
     # 10,000 tokens per second; 20 s a round for everything else; 35 s of recording in all.
     assert "20 x 20.0 + 28,500,000 / 10,000 + 35.0 for recording = 3,285 s, 0.91 hours" in told
+    assert "Too long" not in told
+    assert "Too long: the first round" in benchmarks("replayed_round").estimate({"stretches": [last]})
+
+
+def test_any_key_of_the_experiment_can_be_changed(given: argparse.Namespace, benchmarks: Any) -> None:
+    given.set = ["learner.tokens_at_once=512", "evaluation.tasks=2", "evaluation.tasks_per_round=2"]
+    made = benchmarks("replayed_round").experiment(given)
+    assert made.learner.options["tokens_at_once"] == 512 and made.learner.options["batch_size"] == 8
+    assert made.evaluation.tasks == made.evaluation.tasks_per_round == 2
 
 
 def test_memory_counts_for_the_span_that_had_it(benchmarks: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedse.adapters.packing import pack
+from fedse.adapters.packing import pack, slices
 from fedse.adapters.stored import UpdateFile, store_update
 from fedse.aggregators import diagnostics
 from fedse.aggregators.diagnostics import diagnose
@@ -152,3 +152,31 @@ def test_opposite_updates_cancel_without_a_division_by_zero(tmp_path: Path) -> N
     assert found["mean_update_norm"] == 0
     assert found["cosine_to_mean"] == {"c00": 0, "c01": 0}
     assert found["cosine"]["c00|c01"] == pytest.approx(-1)
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_each_tensor_of_each_update_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clients: int) -> None:
+    """A piece of a file takes as long to open as to compute with, and a GPU in the same process waits for it."""
+    broadcast, read = _adapter(99), UpdateFile.read
+    pieces: list[tuple[str, int, int | None]] = []
+
+    def noted(update: UpdateFile, start: int = 0, stop: int | None = None) -> Any:
+        pieces.append((update.client, start, stop))
+        return read(update, start, stop)
+
+    monkeypatch.setattr(UpdateFile, "read", noted)
+    diagnose(broadcast, _stored([_adapter(seed) for seed in range(clients)], tmp_path))
+    wanted = [
+        (f"c{client:02d}", start, stop) for client in range(clients) for *_, start, stop in slices(broadcast.layout)
+    ]
+    assert sorted(pieces, key=str) == sorted(wanted, key=str)
+
+
+def test_a_piece_ends_where_the_vector_ends(tmp_path: Path) -> None:
+    adapter = _adapter(1)
+    (update,) = _stored([adapter], tmp_path)
+    whole = pack(adapter)
+    assert np.array_equal(update.read(), whole)
+    assert np.array_equal(update.read(7, 12), whole[7:12])
+    assert np.array_equal(update.read(len(whole) - 3, len(whole) + 50), whole[-3:])
+    assert len(update.read(len(whole), len(whole) + 1)) == 0

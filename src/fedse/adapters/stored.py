@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fedse.adapters.packing import length
 from fedse.stopwatch import during
 from fedse.storage import atomic
 from fedse.types import ClientUpdate, Layout, Vector
@@ -25,11 +24,13 @@ class UpdateFile:
     path: Path
     header: int
     """Bytes before the first value."""
+    values: int
+    """In the whole vector."""
 
     def read(self, start: int = 0, stop: int | None = None) -> Vector:
         """A piece of the vector; only that piece is read from disk."""
         # Not through np.load: rules that go module by module read thousands of small pieces.
-        count = -1 if stop is None else max(0, min(stop, length(self.layout)) - start)
+        count = -1 if stop is None else max(0, min(stop, self.values) - start)
         with during("disk"):
             return np.fromfile(self.path, dtype=np.float32, count=count, offset=self.header + 4 * start)
 
@@ -44,4 +45,5 @@ def store_update(update: ClientUpdate, folder: Path) -> UpdateFile:
         content = io.BytesIO()
         np.save(content, update.vector, allow_pickle=False)
         path.write_bytes(content.getbuffer())
-    return UpdateFile(update.client, update.counts, update.layout, path, content.tell() - update.vector.nbytes)
+    header = content.tell() - update.vector.nbytes
+    return UpdateFile(update.client, update.counts, update.layout, path, header, update.vector.size)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedse.adapters.packing import modules, pack
-from fedse.aggregators.subspaces import subspace_distances
+from fedse.aggregators.subspaces import MeanDistances
 from fedse.protocols import StoredUpdate
 from fedse.seeds import generator
 from fedse.types import Adapter
@@ -33,10 +33,10 @@ Matrix = npt.NDArray[np.float64]
 
 def diagnose(broadcast: Adapter, updates: Sequence[StoredUpdate]) -> dict[str, Any]:
     """Numbers for the report. Needs at least one update."""
-    exact = len(updates) <= EXACT_UP_TO
     names = [update.client for update in updates]
+    exact = _Exact(broadcast, updates) if len(updates) <= EXACT_UP_TO else None
     if exact:
-        products = _change_products(broadcast, updates)
+        products = exact.products
         to_mean, squares = products.mean(axis=1), np.diag(products)
         mean_square = float(products.mean())
     else:
@@ -54,15 +54,13 @@ def diagnose(broadcast: Adapter, updates: Sequence[StoredUpdate]) -> dict[str, A
             for i in range(len(names))
             for j in range(i + 1, len(names))
         }
-        distances = subspace_distances(_changes_of_b(broadcast, updates))
-        if distances is not None:
+        if (distances := exact.distances.mean) is not None:
             found["subspace_distance"] = {
                 f"{names[i]}|{names[j]}": float(distances[i, j])
                 for i in range(len(names))
                 for j in range(i + 1, len(names))
             }
-    gap = _exact_gap(broadcast, updates) if exact else _estimated_gap(broadcast, updates)
-    found["product_gap"] = gap
+    found["product_gap"] = exact.gap if exact else _estimated_gap(broadcast, updates)
     found["product_gap_is"] = "exact" if exact else f"an estimate from {PROBES} random projections"
     return found
 
@@ -73,15 +71,41 @@ def _ratio(value: Any, by: Any) -> Any:
     return quotient.tolist()
 
 
-def _change_products(broadcast: Adapter, updates: Sequence[StoredUpdate]) -> Matrix:
-    """Inner products of all pairs of changes, with one module of all clients in memory at a time."""
-    start = pack(broadcast)
-    products = np.zeros((len(updates), len(updates)))
-    for module in modules(broadcast.layout):
-        for _, begin, end in module.values():
-            changes = np.stack([update.read(begin, end).astype(np.float64) - start[begin:end] for update in updates])
-            products += changes @ changes.T
-    return products
+class _Exact:
+    """What compares all updates with each other. Each tensor of each update is read once: opening a file for a piece of it
+    takes as long as all that is computed from the piece."""
+
+    def __init__(self, broadcast: Adapter, updates: Sequence[StoredUpdate]) -> None:
+        self.products = np.zeros((len(updates), len(updates)))
+        """Inner products of all pairs of changes."""
+        self.distances = MeanDistances()
+        """Between the changes of B."""
+        self._lost = self._whole = 0.0
+        start = pack(broadcast)
+        for module in modules(broadcast.layout):
+            # One module of all clients is in memory at a time.
+            tensors = {
+                name: np.stack([_factors(update, where) for update in updates]) for name, where in module.items()
+            }
+            for name, (shape, begin, end) in module.items():
+                self._take_changes(name, tensors[name] - start[begin:end].reshape(shape))
+            if "A" in tensors and "B" in tensors:
+                self._take_pair(tensors["B"], tensors["A"])
+
+    def _take_changes(self, name: str, changes: Matrix) -> None:
+        flat = changes.reshape(len(changes), -1)
+        self.products += flat @ flat.T
+        if name == "B":
+            self.distances.add(list(changes))
+
+    def _take_pair(self, up: Matrix, down: Matrix) -> None:
+        self._whole += _squared_norm_of_mean_product(up, down)
+        # The difference is itself a mean of products: those of the factors' deviations from their means.
+        self._lost += _squared_norm_of_mean_product(up - up.mean(axis=0), down - down.mean(axis=0))
+
+    @property
+    def gap(self) -> float | None:
+        return float(np.sqrt(max(self._lost, 0.0) / self._whole)) if self._whole > 0 else None
 
 
 def _change_products_with_mean(broadcast: Adapter, updates: Sequence[StoredUpdate]) -> tuple[Matrix, Matrix, float]:
@@ -97,15 +121,6 @@ def _change_products_with_mean(broadcast: Adapter, updates: Sequence[StoredUpdat
     return to_mean, squares, float(mean @ mean)
 
 
-def _changes_of_b(broadcast: Adapter, updates: Sequence[StoredUpdate]) -> Iterator[list[Matrix]]:
-    """Of all clients, one module after another."""
-    start = pack(broadcast)
-    for module in modules(broadcast.layout):
-        if "B" in module:
-            shape, begin, end = module["B"]
-            yield [_factors(update, module["B"]) - start[begin:end].reshape(shape) for update in updates]
-
-
 def _pairs(broadcast: Adapter) -> Iterator[tuple[tuple[tuple[int, ...], int, int], tuple[tuple[int, ...], int, int]]]:
     for module in modules(broadcast.layout):
         if "A" in module and "B" in module:
@@ -117,19 +132,8 @@ def _factors(update: StoredUpdate, where: tuple[tuple[int, ...], int, int]) -> M
     return update.read(begin, end).reshape(shape).astype(np.float64)
 
 
-def _exact_gap(broadcast: Adapter, updates: Sequence[StoredUpdate]) -> float | None:
-    """From the factors alone: || sum_k U_k V_k ||^2 = trace((U^T U)(V V^T)) for the factors side by side."""
-    lost = whole = 0.0
-    for where_a, where_b in _pairs(broadcast):
-        down = np.stack([_factors(update, where_a) for update in updates])
-        up = np.stack([_factors(update, where_b) for update in updates])
-        whole += _squared_norm_of_mean_product(up, down)
-        # The difference is itself a mean of products: those of the factors' deviations from their means.
-        lost += _squared_norm_of_mean_product(up - up.mean(axis=0), down - down.mean(axis=0))
-    return float(np.sqrt(max(lost, 0.0) / whole)) if whole > 0 else None
-
-
 def _squared_norm_of_mean_product(up: Matrix, down: Matrix) -> float:
+    """From the factors alone: || sum_k U_k V_k ||^2 = trace((U^T U)(V V^T)) for the factors side by side."""
     clients, height, rank = up.shape
     side_by_side = up.transpose(1, 0, 2).reshape(height, clients * rank) / clients
     stacked = down.reshape(clients * rank, -1)

@@ -19,14 +19,31 @@ _NOTHING = 1e-6
 """Directions with less than this share of the largest singular value are rounding errors of float32."""
 
 
+class MeanDistances:
+    """Between all clients, over modules that come one after another."""
+
+    def __init__(self) -> None:
+        self._total = np.zeros((0, 0))
+        self._number = 0
+
+    def add(self, ups: Sequence[Matrix]) -> None:
+        """B of each client for one module."""
+        distances = _in_module(ups)
+        self._total = self._total + distances if self._number else distances
+        self._number += 1
+
+    @property
+    def mean(self) -> Matrix | None:
+        """None without any module."""
+        return self._total / self._number if self._number else None
+
+
 def subspace_distances(modules: Iterable[Sequence[Matrix]]) -> Matrix | None:
     """Between all clients, from B of each client for one module after another; None without any module."""
-    total, number = np.zeros((0, 0)), 0
+    found = MeanDistances()
     for ups in modules:
-        distances = _in_module(ups)
-        total = total + distances if number else distances
-        number += 1
-    return total / number if number else None
+        found.add(ups)
+    return found.mean
 
 
 def _in_module(ups: Sequence[Matrix]) -> Matrix:
