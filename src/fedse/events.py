@@ -140,6 +140,13 @@ class Evaluated(Event):
     micro: float | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunStopped(Event):
+    """The run ended before its last round and its evaluations were done. One that was killed had no time to say so."""
+
+    why: str
+
+
 KINDS: Mapping[str, type[Event]] = {kind.name: kind for kind in Event.__subclasses__()}
 
 

@@ -186,13 +186,14 @@ def test_explorations_that_broke_are_told(tmp_path: Path) -> None:
 
 def test_a_round_that_was_not_completed_is_told(tmp_path: Path) -> None:
     clients = {"west": {"worlds": [{"name": Broken, "mode": "original"}]}}
-    with pytest.raises(TooManyErrors):
+    with pytest.raises(TooManyErrors) as why:
         make_run(tmp_path, clients=clients, rounds=1, start="none")
     told = Answers({"small": Shown.of(RunView.existing(tmp_path / "small"))}).view("small", "overview", {})
     assert [(item["round"], item["text"].split(",")[0]) for item in told["problems"]] == [
         (1, "west: 20 of 20 explorations ended in an error"),
         (1, "The run stopped in this round"),
     ]
+    assert told["problems"][1]["text"].endswith(f": {why.value}")
     folder = RunFolder(tmp_path / "small")
     folder.lock()
     try:

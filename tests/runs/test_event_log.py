@@ -12,6 +12,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import fedse
+from fedse.errors import NothingTrained
 from fedse.events import (
     KINDS,
     VERSION,
@@ -25,6 +26,7 @@ from fedse.events import (
     from_json,
 )
 from fedse.experiments.options import Experiment
+from fedse.federation.server import Server
 from fedse.runs.event_log import EventLog, EventReader
 from fedse.runs.reading import RunView
 
@@ -157,3 +159,25 @@ def test_a_run_is_followed_from_any_place(table_experiment: Callable[..., Experi
     later = list(islice(view.follow(place=events[-1].after, pause=0), 3))
     assert [type(logged.event) for logged in later] == [MadeWith, RunStarted, RoundStarted]
     assert later[2].event == SECOND
+
+
+def test_a_run_that_stops_says_why_until_it_goes_on(
+    table_experiment: Callable[..., Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = table_experiment(rounds=2)
+
+    def why(error: BaseException) -> str | None:
+        def broken(*_: object) -> None:
+            raise error
+
+        with monkeypatch.context() as patched, pytest.raises(type(error)):
+            patched.setattr(Server, "evaluate_once", broken)
+            fedse.run(experiment, tmp_path)
+        return RunView.existing(tmp_path / "table").stopped()
+
+    assert why(NothingTrained("nothing was learned.")) == "nothing was learned."
+    assert str(why(KeyboardInterrupt())).startswith("it was interrupted; ")
+    unforeseen = str(why(ValueError("what an agent said")))
+    assert unforeseen.startswith("ValueError, ") and "agent" not in unforeseen
+    fedse.run(experiment, tmp_path)
+    assert RunView.existing(tmp_path / "table").stopped() is None

@@ -36,7 +36,7 @@ def audit(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Try membership inference from the seats of the hub, another site and a reader of the final adapter.
+    """Try membership inference as the hub, another site and a reader of the final adapter could try it.
 
     Nothing is learned; results are stored in the run's evaluations.
     """

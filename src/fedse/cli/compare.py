@@ -22,17 +22,19 @@ if TYPE_CHECKING:
 def compare(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="Folders of runs. Those that differ in seed and roundings alone are one method."),
+        typer.Argument(help="Folders of runs. Runs that differ only in seed and rounding count as one method."),
     ],
-    split: Annotated[str, typer.Option(help="validation or test; default: test where all runs have it.")] = "",
-    against: Annotated[str, typer.Option(help="The method (or a run of it) that all others are tested against.")] = "",
+    split: Annotated[
+        str, typer.Option(help="Split to compare: validation or test; default: test if all runs have it.")
+    ] = "",
+    against: Annotated[str, typer.Option(help="Method (or one of its runs) that all others are tested against.")] = "",
     all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Test every method against every other.")] = False,
     picture: Annotated[Path | None, typer.Option(help="Where to draw the curves (PNG); default: compare.png.")] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print everything as JSON and draw only with --picture.")
+        bool, typer.Option("--json", help="Print everything as JSON; draw only if --picture is given.")
     ] = False,
     as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the tables as Markdown and draw only with --picture.")
+        bool, typer.Option("--markdown", help="Print the tables as Markdown; draw only if --picture is given.")
     ] = False,
 ) -> None:
     """Compare finished runs on the same tasks: success with intervals, paired tests, curves and costs."""

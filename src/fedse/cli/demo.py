@@ -20,17 +20,19 @@ WHAT_IT_LEARNS = (
 
 def demo(
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key, e.g. --set rounds=8.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the experiment, e.g. --set rounds=8."),
     ] = None,
     runs: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the complete experiment and what it will take, and stop.")
+        bool,
+        typer.Option("--dry-run", help="Print the complete experiment, estimate its time and disk space, and stop."),
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also print how many tokens were prefilled, decoded and padded.")
     ] = False,
 ) -> None:
-    """Four sites on four worlds share an adapter of the model `nano` and learn from their own successes only."""
+    """Run the demo: four sites share an adapter of the model `nano` and learn only from their own successes."""
     if not dry_run:  # Which prints an experiment and nothing else.
         make_console().print(WHAT_IT_LEARNS, markup=False)
     with as_file(files("fedse.cli") / "demo.yaml") as file:

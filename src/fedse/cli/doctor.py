@@ -58,7 +58,7 @@ class Finding:
 
 
 def doctor() -> None:
-    """Report versions and devices, and what is missing with the command that mends it."""
+    """Report versions and devices, and what is missing, with the command that fixes it."""
     console = VisibleConsole()
     console.print("Trying out what is installed")
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))

@@ -22,7 +22,7 @@ def evaluate(
         typer.Option("--set", metavar="KEY=VALUE", help="Change what changes no result, e.g. --set policy.url=..."),
     ] = None,
 ) -> None:
-    """Play held-out tasks with a stored adapter, greedy and frozen, and store the result in the run."""
+    """Play held-out tasks with a stored adapter, greedily and without learning, and store the result."""
     from fedse.cli.progress import Progress
     from fedse.cli.tables import evaluation_table
     from fedse.errors import BadInput

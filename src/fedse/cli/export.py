@@ -45,7 +45,7 @@ def export(
         ),
     ] = "",
 ) -> None:
-    """Write what others can load.
+    """Write an adapter, a model or collected experience for other programs to load.
 
     PEFT and vLLM read the adapter folder, transformers the merged model; README.md in it says what it is. A .json file holds
     the successful conversations in AgentGym's layout and can begin another run (start: FILE); .jsonl and .parquet hold

@@ -17,7 +17,7 @@ def generations(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs with the same worlds; the best of all is 100 %.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
-    """Print whether each round's adapter is better than the one before it all over, or only on average.
+    """Print whether each round's adapter is better than the one before it across the board, or only on average.
 
     Validation success of each category of tasks counts as a share of the best that any of these adapters had in it.
     """

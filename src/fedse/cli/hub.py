@@ -10,7 +10,7 @@ import typer
 from fedse.cli import interrupts
 from fedse.cli.console import make_console, warn
 
-app = typer.Typer(no_args_is_help=True, help="The middle of a federation over several machines.")
+app = typer.Typer(no_args_is_help=True, help="The hub (server) of a federation over several machines.")
 FOLDER = Annotated[Path, typer.Option("--hub", help="The hub's folder.")]
 
 

@@ -42,7 +42,7 @@ def merge(
     test: Annotated[bool, typer.Option("--test", help="Finally, play the best one on the test tasks, once.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write the table here.")] = None,
 ) -> None:
-    """Merge finished adapters once. Every rule and scale is played on validation tasks, and the best one is written.
+    """Merge finished adapters once. Try every rule and scale on validation tasks and write the best one.
 
     Of a run whose clients share nothing (local_se) each client's last adapter is merged, of any other the last shared one.
     """

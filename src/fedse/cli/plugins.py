@@ -23,7 +23,7 @@ def plugins(
         str, typer.Argument(help="A slot, such as filter; default: all.", autocompletion=_slots, show_default=False)
     ] = "",
 ) -> None:
-    """List the plug-ins of every slot, or of one, each with a sentence and its options; installed packages included."""
+    """List the plug-ins of every slot, or of one slot, with their options. Installed packages are included."""
     if slot and slot not in KNOWN:
         raise UnknownName(f"there is no slot '{slot}': {nearest(slot, KNOWN)}Slots: {', '.join(KNOWN)}.")
     console = make_console()

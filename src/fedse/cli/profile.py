@@ -46,7 +46,7 @@ def profile(
         ),
     ] = False,
 ) -> None:
-    """Play a few rounds of an experiment and its evaluation, and tell where the time goes."""
+    """Play a few rounds of an experiment and its evaluation, and show where the time goes."""
     from fedse.errors import BadInput
     from fedse.evaluation.profile import END, Profile
     from fedse.evaluation.profile_plot import draw_profile

@@ -66,7 +66,7 @@ def reproduce(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be run and stop.")] = False,
 ) -> None:
-    """Run (or resume) an experiment of the paper and print what came out beside what the paper reports.
+    """Run (or resume) an experiment of the paper and print its results next to the paper's.
 
     What is complete is printed even when the time is over or a run failed.
     """

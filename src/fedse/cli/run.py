@@ -23,21 +23,23 @@ if TYPE_CHECKING:
 def run(
     file: Annotated[Path, typer.Argument(help="The experiment file.")],
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key, e.g. --set learner.epochs=3.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the experiment, e.g. --set learner.epochs=3."),
     ] = None,
     runs: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the complete experiment and what it will take, and stop.")
+        bool,
+        typer.Option("--dry-run", help="Print the complete experiment, estimate its time and disk space, and stop."),
     ] = False,
     max_minutes: Annotated[
         float | None,
-        typer.Option(min=0, help="Stop after the round in which this time is over; rerun to resume."),
+        typer.Option(min=0, help="Stop after the round in which this time runs out; rerun to resume."),
     ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also print how many tokens were prefilled, decoded and padded.")
     ] = False,
 ) -> None:
-    """Run an experiment. The same command resumes a run that was interrupted."""
+    """Run an experiment. Rerun the same command to resume a run that was interrupted."""
     from fedse.cli.progress import Progress, counted
     from fedse.cli.tables import change_table, evaluation_table
     from fedse.errors import Stopped

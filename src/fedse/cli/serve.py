@@ -32,7 +32,7 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Answer /v1/chat/completions with a stored adapter, on this machine only, until it is stopped.
+    """Serve a stored adapter at /v1/chat/completions, on this machine only, until you stop it.
 
     Nothing is written. Replies are as long as the run's own at most (policy.reply_tokens).
     """

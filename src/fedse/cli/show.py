@@ -36,7 +36,7 @@ def show(
         Path | None, typer.Option(help="Where to draw what the probe `drift` found, rounds against worlds (PNG).")
     ] = None,
 ) -> None:
-    """Print the run's table and one trajectory, with thought, action and observation of each step."""
+    """Print the run's table and one trajectory, with the thought, action and observation of each step."""
     from fedse.cli.tables import evaluation_table, forgetting_table, learned_shares_table, side_by_side_table
     from fedse.evaluation.curves import curves
     from fedse.evaluation.forgetting import forgetting
@@ -46,6 +46,7 @@ def show(
     from fedse.experiments.running import stored_experiment
     from fedse.federation.refusals import refusals_of
     from fedse.runs import provenance
+    from fedse.runs.in_use import in_use
     from fedse.runs.reading import RunView
 
     folder = RunView.existing(run)
@@ -73,6 +74,8 @@ def show(
     if picture is not None:
         _draw_drift(console, remembered, folder, picture)
     warn(console, refusals_of(folder))
+    if (why := folder.stopped()) and in_use(folder.path) is False:
+        warn(console, [f"The run stopped before it was done: {why}"])
     for path in folder.missing():
         console.print(f"{path} is missing: the tables are without it.", soft_wrap=True, markup=False)
     last = folder.last_round() or 0

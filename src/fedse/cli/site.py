@@ -11,7 +11,7 @@ import typer
 from fedse.cli import interrupts
 from fedse.cli.console import say
 
-app = typer.Typer(no_args_is_help=True, help="One participant of a federation over several machines.")
+app = typer.Typer(no_args_is_help=True, help="A site (client) of a federation over several machines.")
 
 
 @app.command("init")

@@ -34,7 +34,7 @@ def sweep(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be run and stop.")] = False,
 ) -> None:
-    """Run a grid. What is done is skipped and what was interrupted is resumed, so the same command finishes the sweep."""
+    """Run a grid of experiments. Rerun the same command to resume: what is done is skipped."""
     from fedse.sweeps.grid import cells, read_sweep
 
     grid, base, places = read_sweep(file, settings or [])

@@ -32,7 +32,7 @@ def transfer(
     max_minutes: Annotated[float | None, typer.Option(min=0, help="Time for the runs of --leave-one-out.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON.")] = False,
 ) -> None:
-    """Measure what each client's own adapter does in the worlds of the others. What is stored in the run is reused."""
+    """Measure each client's own adapter in the worlds of the others. Stored results are reused."""
     from fedse.errors import BadInput
     from fedse.evaluation.synergy import synergy_gaps
     from fedse.evaluation.transfer_plot import draw_matrix

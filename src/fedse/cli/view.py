@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _TRAJECTORIES = 400
 OWN_WORLDS = typer.Option(
-    "--own-worlds", help="Draw worlds that are not part of fedse too: the run's own code is loaded."
+    "--own-worlds", help="Also draw worlds that are not part of fedse. This loads the run's own code."
 )
 
 
@@ -24,11 +24,11 @@ def view(
         list[Path] | None,
         typer.Argument(help="Folders of runs or of sites; default: all runs in the folder `runs`."),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any that is free.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 takes a free one.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     own_worlds: Annotated[bool, OWN_WORLDS] = False,
 ) -> None:
-    """Show runs on a page, live while they are in progress. It is served to this machine only; Ctrl-C ends it."""
+    """Show runs in a browser, also while they are in progress. Only this machine can open the page; Ctrl-C ends it."""
     from fedse.page.answers import Answers
     from fedse.page.server import PageServer
     from fedse.page.shown import by_name
@@ -53,7 +53,7 @@ def report(
     ] = _TRAJECTORIES,
     own_worlds: Annotated[bool, OWN_WORLDS] = False,
 ) -> None:
-    """Write the page of a run into one file, which opens from disk."""
+    """Write the page of a run as one file that opens from disk."""
     from fedse.page.report import report as make
     from fedse.storage import atomic
 

@@ -43,7 +43,7 @@ def weigh(
         Path | None, typer.Option("--json", metavar="FILE", help="Also write all numbers here.")
     ] = None,
 ) -> None:
-    """Find two weights for each client, of its own adapter and of the shared one, by playing its validation tasks.
+    """Find two weights for each client on its validation tasks: for its own adapter and for the shared one.
 
     Nothing is learned. The best of many weights looks better on the tasks that chose it than it is: read --test.
     """

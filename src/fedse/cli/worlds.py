@@ -21,7 +21,7 @@ from fedse.worlds.reference import ceiling, floor
 from fedse.worlds.speed import steps_per_second
 from fedse.worlds.world import World, world_class
 
-app = typer.Typer(help="List the worlds, measure, check or serve one.")
+app = typer.Typer(help="List the worlds, or measure, check or serve one.")
 
 _FLOOR_EPISODES = 600
 """Enough for a standard error of two points."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -13,9 +14,10 @@ from fedse.adapters.plan import plan_of
 from fedse.aggregators.rule import SUM_AND_SQUARES
 from fedse.clients.client import Client
 from fedse.engines.local import LocalEngine
-from fedse.errors import Stopped
+from fedse.errors import FedseError, Stopped
 from fedse.evaluation.curves import curves, macro
 from fedse.evaluation.plot import draw_run
+from fedse.events import RunStopped
 from fedse.experiments.beginning import Beginning, beginning_of
 from fedse.experiments.building import build_household
 from fedse.experiments.components import Components, build_components, shared_players
@@ -101,6 +103,15 @@ class Federation:
     def finish(self, deadline: float | None = None) -> RunResult:
         """Play the rounds that are left and the closing evaluations. Raises `Stopped` past the deadline."""
         try:
+            return self._finish(deadline)
+        except BaseException as error:
+            # A log that cannot be written must not hide why the run stopped.
+            with suppress(Exception):
+                self.server.tracker.record(RunStopped(why=_why(error)))
+            raise
+
+    def _finish(self, deadline: float | None) -> RunResult:
+        try:
             state = self.server.federate(self.experiment.rounds_to_play, self.initial_adapter, deadline)
             results: dict[str, Any] = {}
             splits: list[Split] = (
@@ -130,6 +141,19 @@ class Federation:
 
 
 MakeEngine = Callable[[Sites], Engine]
+
+
+def _why(error: BaseException) -> str:
+    """For whoever looks at the run later. Of an error that nobody foresaw only the kind: its text may hold anything."""
+    go_on = "the command that started the run goes on with it."
+    match error:
+        case Stopped():
+            return f"its time was over; {go_on}"
+        case KeyboardInterrupt():
+            return f"it was interrupted; {go_on}"
+        case FedseError():
+            return str(error)
+    return f"{type(error).__name__}, an error that was not foreseen; whoever started the run saw all of it."
 
 
 def assemble(

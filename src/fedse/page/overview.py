@@ -187,18 +187,23 @@ def _broken(reports: Mapping[int, Mapping[str, Any] | None]) -> list[dict[str, A
 
 
 def _unfinished(shown: Shown, progress: Progress) -> list[dict[str, Any]]:
-    """A round without a report: what broke in it may be why."""
+    """Why a run stopped, and what broke in a round without a report, which may be why."""
     # Killed between the two, a round is stored and its end in no event.
-    if progress.unfinished is None or progress.round <= (shown.run.last_round() or 0):
+    within = progress.unfinished is not None and progress.round > (shown.run.last_round() or 0)
+    clients = {name: {"counts": counts} for name, counts in (progress.unfinished or {}).items()}
+    return [
+        *(_broken({progress.round: {"clients": clients}}) if within else []),
+        *(_stopped(shown, progress, within) if in_use(shown.run.path) is False else []),
+    ]
+
+
+def _stopped(shown: Shown, progress: Progress, within: bool) -> list[dict[str, Any]]:
+    why = shown.run.stopped()
+    if not within and why is None:
         return []
-    clients = {name: {"counts": counts} for name, counts in progress.unfinished.items()}
-    stopped = {
-        "time": progress.latest,
-        "round": progress.round,
-        "text": "The run stopped in this round, before it was complete. The command that started the run repeats it.",
-        "times": 1,
-    }
-    return [*_broken({progress.round: {"clients": clients}}), *([stopped] if in_use(shown.run.path) is False else [])]
+    where = "in this round, before it was complete" if within else "before it was done"
+    text = f"The run stopped {where}{'. The command that started the run repeats it.' if why is None else f': {why}'}"
+    return [{"time": progress.latest, "round": progress.round if within else None, "text": text, "times": 1}]
 
 
 def _missing(shown: Shown) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fedse.errors import BadInput, RunConflict
+from fedse.events import RunStarted, RunStopped
 from fedse.runs import event_log, record, reports
 from fedse.runs.event_log import EventReader, Logged
 from fedse.runs.manifest import read_manifest
@@ -140,6 +141,17 @@ class RunView:
             yield from found
             if not found:
                 time.sleep(pause)
+
+    def stopped(self) -> str | None:
+        """Why its latest start did not come to the end; None if it did, goes on, or was killed."""
+        why = None
+        for logged in self.events():
+            match logged.event:
+                case RunStarted():
+                    why = None
+                case RunStopped():
+                    why = logged.event.why
+        return why
 
     def makers(self) -> list[Maker]:
         """With what its rounds and evaluations were made."""
