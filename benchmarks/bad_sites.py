@@ -28,6 +28,7 @@ from bad_site_table import HEAD, Cell, row, store, told_moved
 
 from fedse.adapters.packing import pack
 from fedse.experiments.assembling import Federation, assemble
+from fedse.experiments.beginning import beginning_of
 from fedse.experiments.components import Components, build_components
 from fedse.experiments.options import Experiment, load_experiment
 from fedse.federation.playing import of_one_process, play_at
@@ -35,6 +36,7 @@ from fedse.plugins import build
 from fedse.probes.evaluation import Evaluation, EvaluationOptions
 from fedse.protocols import Learner
 from fedse.runs.folder import RunFolder
+from fedse.runs.trackers import told_of
 from fedse.types import Adapter, Learned, Lesson, RoundTask
 
 RECIPE = Path(__file__).parents[1] / "recipes/bad_sites.yaml"
@@ -72,7 +74,10 @@ def federation(
     experiment: Experiment, components: Components, kind: Kind, folder: Path, bad: Sequence[str] = (BAD,)
 ) -> Federation:
     run = RunFolder.create(folder / experiment.name, experiment.to_yaml(), experiment.digest())
-    return assemble(experiment, components, run, make_engine=partial(WithBadSites, bad=bad, kind=kind))
+    beginning = beginning_of(experiment, components, run)
+    return assemble(
+        experiment, components, run, told_of(run.path), beginning, partial(WithBadSites, bad=bad, kind=kind)
+    )
 
 
 class Bench:

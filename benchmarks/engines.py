@@ -237,11 +237,14 @@ def many(clients: int, rounds: int) -> None:
     program = """
 import fedse, pathlib
 from fedse.experiments.assembling import assemble
+from fedse.experiments.beginning import beginning_of
 from fedse.experiments.components import build_components
 from fedse.runs.folder import RunFolder
+from fedse.runs.trackers import told_of
 experiment = fedse.load_experiment("experiment.yaml")
 run = RunFolder.create(pathlib.Path("runs/many"), experiment.to_yaml(), experiment.digest())
-federation = assemble(experiment, build_components(experiment), run)
+components = build_components(experiment)
+federation = assemble(experiment, components, run, told_of(run.path), beginning_of(experiment, components, run))
 try:
     federation.server.federate(experiment.rounds, federation.initial_adapter)
 finally:

@@ -52,7 +52,7 @@ def row(values: int, sites: int, bits: int, spreads: list[float], folder: Path) 
     broadcast = (0.05 * draw.standard_normal(values)).astype(np.float32)
     names = tuple(f"site{number:02d}" for number in range(sites))
     keys = {name: X25519PrivateKey.generate() for name in names}
-    options = SecureSumOptions(bits=bits, least=2)
+    options = SecureSumOptions(bits=bits, min_sites=2)
     members = {
         name: SumMember(
             name,

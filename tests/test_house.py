@@ -104,12 +104,24 @@ def test_imports_point_up(path: Path) -> None:
         assert layer(other) < layer(room(path)), f"{path.relative_to(SOURCE)} imports fedse.{other}"
 
 
-def test_the_page_about_the_house_names_every_room_on_its_line() -> None:
+def rooms_of_the_page() -> list[tuple[int, str, str]]:
+    """The line of each room, its name, and what it is."""
     page = (SOURCE.parents[1] / "docs/architecture.md").read_text()
-    rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", page, re.MULTILINE)
-    told = [(int(number), set(re.findall(r"`(\w+)`", rooms))) for number, rooms in rows]
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \| ([^|]+) \|", page, re.MULTILINE)
+    return [(int(number), name, told) for number, name, told in rows]
+
+
+def test_the_page_about_the_house_names_every_room_on_its_line() -> None:
     built = [names - {"__init__", "__main__"} for names in LAYERS]
-    assert told == list(enumerate([names for names in built if names], start=1))
+    told: list[set[str]] = [set() for names in built if names]
+    for number, name, _ in rooms_of_the_page():
+        told[number - 1].add(name)
+    assert told == [names for names in built if names]
+
+
+def test_a_room_is_told_in_one_sentence_without_and() -> None:
+    sentence = re.compile(r"[A-Z](?:(?!\band\b)[^.;])+\.")
+    assert [told for told in rooms_of_the_page() if not sentence.fullmatch(told[2])] == []
 
 
 def test_the_page_about_the_house_names_files_classes_and_protocols_that_are_there() -> None:

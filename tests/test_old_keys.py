@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import fedse
+from fedse.apps.site_file import load_site
 from fedse.errors import BadInput
 from fedse.experiments.old_keys import RENAMED, with_new_names
 from fedse.experiments.options import Experiment, experiment_of, load_experiment
@@ -18,28 +19,75 @@ from fedse.runs.manifest import read_manifest, write_manifest
 EXPERIMENT = {"name": "old", "model": "tiny", "clients": {"maze": {"worlds": ["maze"]}}}
 
 
+NAMED = {"mix": "clustered", "judge": "few_tokens"}
+"""Plug-ins that have to be chosen before their keys are looked at."""
+
+
+def written(old: str, value: Any) -> dict[str, Any]:
+    """An experiment with one key more."""
+    *groups, key = old.split(".")
+    inner: dict[str, Any] = {key: value}
+    for group in reversed(groups):
+        inner = {group: {**({"name": NAMED[group]} if group in NAMED else {}), **inner}}
+    return {**EXPERIMENT, **inner}
+
+
 @pytest.mark.parametrize("old", RENAMED)
 def test_a_file_with_an_old_key_is_told_the_new_one(old: str, tmp_path: Path) -> None:
-    group, key = old.split(".")
+    group = old.split(".")[0]
     path = tmp_path / "old.yaml"
-    path.write_text(yaml.safe_dump({**EXPERIMENT, group: {key: 1}}))
+    path.write_text(yaml.safe_dump(written(old, 1)))
     with pytest.raises(BadInput, match=rf"old\.yaml, line \d+: {old}: this key is called `{RENAMED[old]}` now\."):
         load_experiment(path)
     with pytest.raises(BadInput, match=rf"--set {old}=1: {old}: this key is called `{RENAMED[old]}` now\."):
-        path.write_text(yaml.safe_dump(EXPERIMENT))
+        path.write_text(yaml.safe_dump(EXPERIMENT | ({group: NAMED[group]} if group in NAMED else {})))
         load_experiment(path, [f"{old}=1"])
 
 
 @pytest.mark.parametrize("old", RENAMED)
-def test_every_new_name_is_a_key_of_today(old: str) -> None:
-    group = old.split(".")[0]
-    found = getattr(Experiment(**EXPERIMENT), group)
-    assert RENAMED[old] in (found.options if group == "learner" else found.model_dump())
+def test_what_was_stored_under_an_old_key_is_read_under_one_of_today(old: str) -> None:
+    new = ".".join([*old.split(".")[:-1], RENAMED[old]])
+    assert with_new_names(written(old, 7)) == written(new, 7)
+    with pytest.raises(BadInput, match=new) as refused:
+        Experiment.model_validate(written(new, "no value of any of these keys"))
+    assert "unknown key" not in str(refused.value)
 
 
-def test_options_of_another_learner_are_left_as_they_are() -> None:
-    content: dict[str, Any] = {"learner": {"name": "mine:Learner", "batch": 3}, "evaluation": {"between": 2}}
-    assert with_new_names(content) == {"learner": content["learner"], "evaluation": {"tasks_per_round": 2}}
+def test_a_file_with_what_there_was_before_a_mix_is_told_the_mix_and_a_run_keeps_its_private_adapters(
+    tmp_path: Path,
+) -> None:
+    old = {**EXPERIMENT, "personal": {"rank": 2}}
+    path = tmp_path / "experiment.yaml"
+    path.write_text(yaml.safe_dump(old))
+    with pytest.raises(BadInput, match=r"personal: this key is called `mix: {name: personal, rank: \.\.\.}` now\."):
+        load_experiment(path)
+    mix = experiment_of(tmp_path).mix
+    assert mix.name == "personal" and mix.options == {"rank": 2}
+    assert with_new_names({"personal": {"rank": 0}}) == {}
+
+
+def test_a_key_that_another_plug_in_never_had_is_unknown_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text(yaml.safe_dump({**EXPERIMENT, "mix": {"name": "personal", "least": 1}}))
+    with pytest.raises(BadInput, match=r"mix\.least: unknown key"):
+        load_experiment(path)
+
+
+def test_options_of_another_plug_in_are_left_as_they_are() -> None:
+    content: dict[str, Any] = {
+        "learner": {"name": "mine:Learner", "batch": 3},
+        "judge": {"name": "mine:Judge", "most": 3},
+        "evaluation": {"between": 2},
+    }
+    assert with_new_names(content) == {**content, "evaluation": {"tasks_per_round": 2}}
+
+
+def test_a_sites_file_with_an_old_key_is_told_the_new_one(tmp_path: Path) -> None:
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(EXPERIMENT))
+    own = {"name": "maze", "hub": "localhost:9092", "worlds": ["maze"], "secure_sum": {"sites": {"a": "b"}, "least": 2}}
+    (tmp_path / "site.yaml").write_text(yaml.safe_dump({"experiment": "experiment.yaml", **own}))
+    with pytest.raises(BadInput, match=r"secure_sum\.least: this key is called `min_sites` now\."):
+        load_site(tmp_path / "site.yaml")
 
 
 def test_a_run_that_was_stored_under_old_names_is_resumed_to_the_same_adapter(
@@ -51,9 +99,12 @@ def test_a_run_that_was_stored_under_old_names_is_resumed_to_the_same_adapter(
     path = stopped.folder / "experiment.yaml"
     content = yaml.safe_load(path.read_text())
     for old, new in RENAMED.items():
-        group, key = old.split(".")
-        if new in content[group]:
-            content[group][key] = content[group].pop(new)
+        *groups, key = old.split(".")
+        options = content
+        for group in groups:
+            options = options[group] or {}
+        if new in options:
+            options[key] = options.pop(new)
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     manifest = stopped.folder / "manifest.json"
     write_manifest(manifest, {**read_manifest(manifest), "experiment": record.file_digest(path)})

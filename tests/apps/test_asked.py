@@ -483,7 +483,7 @@ def test_a_round_that_was_cut_off_at_a_site_is_no_damage(kit: Path, monkeypatch:
     asked = Asked(kit)
     asked.ask(round=1)
     with monkeypatch.context() as patched:
-        patched.setattr("fedse.clients.own_record.OwnRecord.ended", lambda *_: 1 / 0)
+        patched.setattr("fedse.clients.own_record.OwnRecord.close_round", lambda *_: 1 / 0)
         asked.ask(round=2)
     again = Asked(kit)
     assert again.refused(round=2) == "" and again.rounds() == {0: 2, 1: 4, 2: 4}

@@ -76,7 +76,7 @@ def test_sites_and_hub_are_killed_and_the_adapter_is_that_of_the_local_engine(lo
 
         # As the OOM killer would. The hub goes on by itself.
         os.kill(json.loads((d.hub / "flower/outcome.json").read_text())["pid"], signal.SIGKILL)
-        wait_for(lambda: "has ended without a result. Going on" in d.log("hub"), 30, "the hub to notice")
+        wait_for(lambda: "has ended without a result. Resuming" in d.log("hub"), 30, "the hub to notice")
 
         data = d.kit("north") / "data"
         wait_for(lambda: any(line["task"] == "train-0002" for line in ledger(data)), 180, "north's second update")
@@ -92,7 +92,7 @@ def test_sites_and_hub_are_killed_and_the_adapter_is_that_of_the_local_engine(lo
         wait_for(lambda: d.log("hub").count("Resuming after round") >= 2, 180, "the run to go on")
         (server,) = d.children("hub", "superlink")
         os.kill(server, signal.SIGKILL)
-        wait_for(lambda: "Flower's server has ended (code -9). Going on" in d.log("hub"), 30, "the hub to notice")
+        wait_for(lambda: "Flower's server has ended (code -9). Resuming" in d.log("hub"), 30, "the hub to notice")
         assert hub.wait(timeout=300) == 0
         assert d.adapter() == local.adapter.digest()
         assert "Resuming after round" in d.log("hub") and 2 <= done < 4

@@ -163,7 +163,7 @@ def test_a_hub_that_gives_one_site_another_adapter_gets_nothing(tmp_path: Path) 
 def test_a_hub_that_lies_to_one_site_about_the_set_gets_a_void_round_and_nothing_to_read(tmp_path: Path) -> None:
     """East hears of a sum with north alone, which it would accept; the others hear of all three."""
     files = make_sites(
-        tmp_path / "sites", EXPERIMENT.replace("{secure_sum: {}}", "{secure_sum: {least: 2}}"), "  least: 2\n"
+        tmp_path / "sites", EXPERIMENT.replace("{secure_sum: {}}", "{secure_sum: {min_sites: 2}}"), "  min_sites: 2\n"
     )
     engine, result = hub(tmp_path, files, {("east", "train-0001"): {"participants": ("east", "north")}})
     void = report(result.folder, 1)["diagnostics"]["secure_sum"]["void"]
@@ -186,7 +186,7 @@ def test_a_hub_that_lies_to_one_site_about_the_set_gets_a_void_round_and_nothing
 
 def test_a_site_says_how_many_it_wants_to_be_among(tmp_path: Path) -> None:
     files = make_sites(tmp_path / "sites")
-    files["north"].write_text(files["north"].read_text() + "  least: 4\n")
+    files["north"].write_text(files["north"].read_text() + "  min_sites: 4\n")
     engine, result = hub(tmp_path, files)
     void = report(result.folder, 1)["diagnostics"]["secure_sum"]["void"]
     assert void == "of its 3 participants some are missing (north: SumRefused)"

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedse.cli import app
+from fedse.cli.demo import WHAT_IT_LEARNS
 from fedse.cli.tables import change_table
 
 WORLDS = {"maze", "textcraft", "babyai", "webshop"}
@@ -33,6 +34,9 @@ def test_a_short_one_runs_to_its_table_and_picture(tmp_path: Path) -> None:
     arguments = ["demo", "--runs", str(tmp_path), *(part for setting in settings for part in ("--set", setting))]
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "160"})
     assert result.exit_code == 0, result.output
+    assert " ".join(result.output.split()).startswith(WHAT_IT_LEARNS), (
+        "what nano knows, what it learns, and how one can tell"
+    )
     assert "before and after" in result.output and "macro" in result.output
     assert (tmp_path / "demo" / "success.png").is_file()
     report = json.loads((tmp_path / "demo" / "rounds" / "0001" / "report.json").read_text())

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import fedse
+from assembled import assembled
 from fedse.adapters.packing import pack
 from fedse.clients.requests import Teach
 from fedse.clients.site import Site
@@ -23,12 +24,10 @@ from fedse.errors import BadInput, BufferUnusable
 from fedse.events import EpisodesPlayed, Event
 from fedse.experience.buffer import Buffer, read_file
 from fedse.experience.journal import Journal
-from fedse.experiments.assembling import Federation, assemble
-from fedse.experiments.components import build_components
+from fedse.experiments.assembling import Federation
 from fedse.experiments.options import Experiment
 from fedse.judges.world import WorldJudge
 from fedse.protocols import Past
-from fedse.runs.folder import RunFolder
 from fedse.types import (
     Adapter,
     Attempt,
@@ -49,11 +48,6 @@ from short_maze import SHORT_MAZE
 
 Make = Callable[..., Experiment]
 MAZE = {"worlds": [SHORT_MAZE]}
-
-
-def assembled(experiment: Experiment, folder: Path) -> Federation:
-    run = RunFolder.create(folder, experiment.to_yaml(), experiment.digest())
-    return assemble(experiment, build_components(experiment), run)
 
 
 def first_task(federation: Federation, seconds: float | None = None, number: int = 1) -> RoundTask:

@@ -34,13 +34,13 @@ def attempts(buffer: Path) -> list[tuple[object, ...]]:
     ("cpus", "settings"),
     [
         pytest.param(1, [], id="plain", marks=pytest.mark.torture),
-        pytest.param(1, ["sending.secure_sum.least=2"], id="secure sum", marks=pytest.mark.torture),
+        pytest.param(1, ["sending.secure_sum.min_sites=2"], id="secure sum", marks=pytest.mark.torture),
         pytest.param(
-            1, ["sending.secure_sum.least=2", "aggregator=fedexp"], id="sum with squares", marks=pytest.mark.torture
+            1, ["sending.secure_sum.min_sites=2", "aggregator=fedexp"], id="sum with squares", marks=pytest.mark.torture
         ),
         pytest.param(
             1,
-            ["sending.secure_sum.least=3", "mix=fedalt", f"clients.third={THIRD}"],
+            ["sending.secure_sum.min_sites=3", "mix=fedalt", f"clients.third={THIRD}"],
             id="sum without one's own",
             marks=pytest.mark.torture,
         ),

@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 
 import fedse
+from assembled import assembled
 from fedse.adapters.packing import pack
 from fedse.engines import local
 from fedse.events import Event, RoundFinished
-from fedse.experiments.assembling import assemble
 from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.probes.evaluation import evaluation_of
-from fedse.runs.folder import RunFolder
 from fedse.starts import demonstrations
 from fedse.types import RoundTask, Trajectory
 from fedse.worlds import reference
@@ -32,8 +31,7 @@ def test_clients_with_different_adapters_play_with_their_own_and_alike_ones_shar
 ) -> None:
     site = {"worlds": [SHORT_MAZE]}
     experiment = table_experiment(clients={"east": site, "north": site, "west": site})
-    run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, build_components(experiment), run)
+    federation = assembled(experiment, tmp_path / "run")
     adapter = federation.initial_adapter()
     shifts = {"east": 0.0, "north": 1.0, "west": 0.0}
     tasks = {
@@ -49,7 +47,7 @@ def test_clients_with_different_adapters_play_with_their_own_and_alike_ones_shar
     }
     assert played["east"] == played["west"] != played["north"]
     assert all(len(digests) == 1 for digests in played.values())
-    events = [json.loads(line) for line in (run.path / "events.jsonl").read_text().splitlines()]
+    events = [json.loads(line) for line in (federation.run.path / "events.jsonl").read_text().splitlines()]
     assert [event["episodes"] for event in events if event["event"] == "episodes_played"] == [50, 25]
 
 
@@ -101,9 +99,8 @@ def test_what_was_learned_together_reaches_the_client_it_belongs_to(
 ) -> None:
     site = {"worlds": [SHORT_MAZE]}
     experiment = table_experiment(clients=dict.fromkeys(("a", "b", "c", "d", "e"), site), rounds=1)
-    run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
     parts = build_components(experiment)
-    federation = assemble(experiment, replace(parts, learner=Abstaining(parts.learner)), run)
+    federation = assembled(experiment, tmp_path / "run", replace(parts, learner=Abstaining(parts.learner)))
     adapter = federation.initial_adapter()
     task = RoundTask(1, "train", pack(adapter), adapter.layout, adapter.config)
     federation.engine.send(dict.fromkeys("abcde", task))
@@ -175,8 +172,7 @@ def test_groups_are_as_large_as_allowed_and_never_empty(
     tasks = {"a": 3, "b": 2, "c": 1, "d": 9, "e": 4}
     site = {"worlds": [SHORT_MAZE]}
     experiment = table_experiment(clients=dict.fromkeys(tasks, site))
-    run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, build_components(experiment), run)
+    federation = assembled(experiment, tmp_path / "run")
     assert isinstance(federation.engine, local.LocalEngine)
     monkeypatch.setattr(local, "WAVES", most / federation.engine.policy.slots)
     for client in federation.clients:
@@ -186,7 +182,7 @@ def test_groups_are_as_large_as_allowed_and_never_empty(
     task = RoundTask(1, "evaluate", pack(adapter), adapter.layout, adapter.config)
     federation.engine.send(dict.fromkeys(tasks, task))
     assert sum(federation.engine.poll()[0].scores[0].episodes for _ in tasks) == sum(tasks.values())
-    events = [json.loads(line) for line in (run.path / "events.jsonl").read_text().splitlines()]
+    events = [json.loads(line) for line in (federation.run.path / "events.jsonl").read_text().splitlines()]
     assert [list(event["clients"]) for event in events if event["event"] == "episodes_planned"] == groups
 
 

@@ -111,7 +111,7 @@ def test_equal_methods_with_luck_from_run_to_run_are_seldom_told_apart_in_a_worl
         by_test += sure
         by_both += sure and not world.interval[0] <= 0 <= world.interval[1]
     assert by_test > 0.2 * 80
-    assert by_both < 0.6 * by_test
+    assert by_both < 0.15 * 80 < by_test
 
 
 def test_seeds_that_disagree_widen_the_interval() -> None:

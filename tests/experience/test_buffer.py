@@ -105,7 +105,7 @@ def test_without_history_only_what_a_round_learns_from_makes_a_repeat(tmp_path: 
     buffer = _open(tmp_path, history=False)
     assert buffer.remember(0, [_trajectory(0, "x")]) == 1
     assert buffer.remember(1, [_trajectory(1, "x"), _trajectory(1, "y")]) == 1
-    buffer.learned(1)
+    buffer.note_learned(1)
     assert buffer.remember(2, [_trajectory(2, "x"), _trajectory(2, "x", 1)]) == 1
     assert [[(item.round, item.task) for item in buffer.read(round)] for round in (1, 2)] == [
         [(0, "x"), (1, "y")],
@@ -124,7 +124,7 @@ def test_without_history_a_client_that_comes_late_still_learns_from_what_its_buf
     for _ in range(2):  # The second time the round is repeated.
         assert buffer.remember(3, [_trajectory(3, "y")][:found]) == found
         assert [item.round for item in buffer.read(3)] == [0, 3][: 1 + found]
-        buffer.learned(3)
+        buffer.note_learned(3)
         buffer.close()
     buffer.remember(4, [_trajectory(4, "x")])
     assert [item.round for item in buffer.read(4)] == [4]

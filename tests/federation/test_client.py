@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import fedse
+from assembled import assembled
 from fedse.clients.client import Client
 from fedse.errors import BadInput, NothingTrained, RunConflict
 from fedse.events import Event
 from fedse.experience.buffer import read_file
-from fedse.experiments.assembling import assemble
 from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.runs.folder import RunFolder
@@ -32,8 +32,7 @@ def task(adapter: Adapter, number: int = 1, **changes: Any) -> RoundTask:
 @pytest.fixture
 def client(table_experiment: Callable[..., Experiment], tmp_path: Path) -> Any:
     experiment = table_experiment(evaluation={"tasks": 5, "tasks_per_round": 2, "test_tasks": None})
-    run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, build_components(experiment), run)
+    federation = assembled(experiment, tmp_path / "run")
     return federation.clients[0], federation.initial_adapter()
 
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import fedse
+from assembled import assembled
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
-from fedse.experiments.assembling import assemble
 from fedse.experiments.components import build_components
 from fedse.experiments.estimate import MOST_COPIES, PILOT_EPISODES, estimate
 from fedse.experiments.options import Experiment
@@ -41,9 +41,7 @@ def test_a_learner_that_draws_shares_is_shown_enough_for_a_step(
 ) -> None:
     experiment = table_experiment(learner=f"{__name__}:Counting")
     parts = build_components(experiment)
-    federation = assemble(
-        experiment, parts, RunFolder.create(tmp_path / "shares", experiment.to_yaml(), experiment.digest())
-    )
+    federation = assembled(experiment, tmp_path / "shares", parts)
     for rate, copies in ((0.2, 5), (1e-6, MOST_COPIES), (1.0, 1), (None, 1), ("half", 1), (0.0, 1), (3.0, 1)):
         Counting.options.sampling_rate = rate
         Counting.sizes.clear()
@@ -59,9 +57,7 @@ def test_worlds_that_differ_in_more_than_their_tasks_are_measured_apart(
     sites = {f"site{number}": {"worlds": [world]} for number, world in enumerate(worlds)}
     experiment = table_experiment(learner=f"{__name__}:Counting", clients=sites)
     parts = build_components(experiment)
-    federation = assemble(
-        experiment, parts, RunFolder.create(tmp_path / "apart", experiment.to_yaml(), experiment.digest())
-    )
+    federation = assembled(experiment, tmp_path / "apart", parts)
     Counting.options.sampling_rate = 1.0
     Counting.sizes.clear()
     estimate(federation.clients, parts.model, parts.policy, parts.learner, federation.initial_adapter(), 1)
@@ -73,8 +69,7 @@ def test_an_estimate_grows_with_the_run_and_is_near_its_disk_use(
 ) -> None:
     experiment = table_experiment(rounds=3)
     parts = build_components(experiment)
-    run = RunFolder.create(tmp_path / "estimate", experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, parts, run)
+    federation = assembled(experiment, tmp_path / "estimate", parts)
     adapter = federation.initial_adapter()
     short, longer = (
         estimate(federation.clients, parts.model, parts.policy, parts.learner, adapter, rounds) for rounds in (3, 30)
@@ -100,8 +95,7 @@ def test_an_estimate_counts_what_buffers_begin_with(
     ):
         experiment = table_experiment(name=name, start=start, learner=f"{__name__}:Slow")
         parts = build_components(experiment)
-        run = RunFolder.create(tmp_path / name, experiment.to_yaml(), experiment.digest())
-        federation = assemble(experiment, parts, run)
+        federation = assembled(experiment, tmp_path / name, parts)
         adapter = federation.initial_adapter()
         found = estimate(federation.clients, parts.model, parts.policy, parts.learner, adapter, 10)
         seconds[name] = found.seconds

@@ -186,8 +186,8 @@ def test_a_mean_of_two_is_not_broadcast_where_each_takes_its_own_out(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"clients": {name: THREE[name] for name in ("east", "west")}, "sending": {"secure_sum": {"least": 2}}},
-        {"sending": {"secure_sum": {"least": 2}}},
+        {"clients": {name: THREE[name] for name in ("east", "west")}, "sending": {"secure_sum": {"min_sites": 2}}},
+        {"sending": {"secure_sum": {"min_sites": 2}}},
         {"clients": {name: THREE[name] for name in ("east", "west")}, "sending": MASKED},
     ],
     ids=["two sites", "two may be all", "two of three"],

@@ -142,4 +142,4 @@ def test_an_honest_run_is_the_same_with_it_and_trust_is_remembered(
 
 def test_a_secure_sum_has_nothing_to_judge(table_experiment: Callable[..., Experiment]) -> None:
     with pytest.raises(BadInput, match=r"`checks\.governance` compares single updates"):
-        table_experiment(checks={"governance": {}}, sending={"secure_sum": {"least": 2}})
+        table_experiment(checks={"governance": {}}, sending={"secure_sum": {"min_sites": 2}})

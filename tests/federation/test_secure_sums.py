@@ -16,13 +16,12 @@ import pytest
 pytest.importorskip("cryptography")
 
 import fedse
+from assembled import assembled
 from fedse.adapters.packing import pack
 from fedse.aggregators.mean import Mean
 from fedse.aggregators.rule import ONLY_THE_SUM
 from fedse.engines.local import LocalEngine
 from fedse.errors import BadInput, SumRefused
-from fedse.experiments.assembling import assemble
-from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.learners.table import TableLearner
 from fedse.protocols import StoredUpdate
@@ -254,8 +253,7 @@ def test_a_mean_out_of_all_proportion_voids_the_round(three: Callable[..., Exper
 
 def test_a_hub_that_asks_twice_is_refused_before_any_work(three: Callable[..., Experiment], tmp_path: Path) -> None:
     experiment = three()
-    run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, build_components(experiment), run)
+    federation = assembled(experiment, tmp_path / "run")
     adapter = federation.initial_adapter()
     everybody = tuple(CLIENTS)
     task = RoundTask(1, "train", pack(adapter), adapter.layout, adapter.config, participants=everybody)
@@ -267,12 +265,12 @@ def test_a_hub_that_asks_twice_is_refused_before_any_work(three: Callable[..., E
     (again,) = engine.poll()
     assert isinstance(again, ClientUpdate) and again.encoded is not None
     assert again.encoded.array.tobytes() == first.encoded.array.tobytes()
-    lines = len((run.client_folder("east") / "ledger.jsonl").read_text().splitlines())
+    lines = len((federation.run.client_folder("east") / "ledger.jsonl").read_text().splitlines())
     for other in ({"participants": everybody[:2]}, {"participants": ()}, {"vector": task.vector + 1}):
         engine.send({"east": replace(task, **other)})
         with pytest.raises(SumRefused):
             engine.poll()
-    assert len((run.client_folder("east") / "ledger.jsonl").read_text().splitlines()) == lines
+    assert len((federation.run.client_folder("east") / "ledger.jsonl").read_text().splitlines()) == lines
 
 
 def test_a_site_that_only_measures_is_no_part_of_the_sum(three: Callable[..., Experiment], tmp_path: Path) -> None:
@@ -290,13 +288,13 @@ def test_a_site_that_only_measures_is_no_part_of_the_sum(three: Callable[..., Ex
         ({"aggregator": "krum"}, "`aggregator: krum` looks at single updates"),
         ({"mix": "weight_by_gain"}, "`mix: weight_by_gain` needs what each client sent"),
         ({"participation": {"quorum": 0.5}}, "a secure sum needs all sites that were asked"),
-        ({"participation": {"fraction": 0.5}}, "`sending.secure_sum.least` is 3, and 2 clients that learn"),
+        ({"participation": {"fraction": 0.5}}, "`sending.secure_sum.min_sites` is 3, and 2 clients that learn"),
         ({"method": "local_se"}, "with `sharing: none` nobody sends anything"),
         (
             {"sending": {"secure_sum": {}, "precision": "int8"}},
             "`precision: int8` rounds updates that are sent in the clear",
         ),
-        ({"sending": {"secure_sum": {"least": 1}}}, "greater than or equal to 2"),
+        ({"sending": {"secure_sum": {"min_sites": 1}}}, "greater than or equal to 2"),
     ],
 )
 def test_what_does_not_go_with_a_secure_sum_is_refused_when_it_is_read(

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 import fedse
+from assembled import assembled
 from fedse.adapters.packing import pack
 from fedse.engines.local import LocalEngine
-from fedse.experiments.assembling import assemble
 from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
-from fedse.runs.folder import RunFolder
 from fedse.types import ClientUpdate, RoundTask
 from fedse.worlds.maze import Maze
 
@@ -57,8 +56,7 @@ def secret_experiment(table_experiment: Callable[..., Experiment]) -> Experiment
 
 def test_updates_hold_no_text_of_a_trajectory(secret_experiment: Experiment, tmp_path: Path) -> None:
     parts = build_components(secret_experiment)
-    run = RunFolder.create(tmp_path / "run", secret_experiment.to_yaml(), secret_experiment.digest())
-    federation = assemble(secret_experiment, parts, run)
+    federation = assembled(secret_experiment, tmp_path / "run", parts)
     engine = federation.engine
     assert isinstance(engine, LocalEngine)
     adapter = federation.initial_adapter()

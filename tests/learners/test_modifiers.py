@@ -147,9 +147,9 @@ def test_wins_are_over_the_others_and_the_rules_tell_how_many_tasks_were_solved(
 def test_tokens_cost_and_the_score_stays_the_worlds() -> None:
     from fedse.judges.few_tokens import FewTokens
 
-    judge: Any = FewTokens(site=None, weight=0.5, most=16)  # type: ignore[arg-type]
+    judge: Any = FewTokens(site=None, weight=0.5, max_tokens=16)  # type: ignore[arg-type]
     assert judge.rewards(attempt("a", 1.0, "x")) == {"world": 1.0, "tokens": -0.25}
-    judge.most = 4
+    judge.max_tokens = 4
     assert judge.rewards(attempt("a", 1.0, "x"))["tokens"] == -0.5
     assert judge.rewards(attempt("a", 0.0, "x"))["tokens"] == 0.0, "a short failure is no better than a long one"
 

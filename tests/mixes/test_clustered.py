@@ -64,7 +64,7 @@ def test_clients_of_one_kind_are_found(kinds: list[int]) -> None:
     distances = subspace_distances(ups(kinds))
     assert distances is not None
     wanted = sorted([number for number, kind in enumerate(kinds) if kind == one] for one in set(kinds))
-    assert clusters(distances, least=0.01) == wanted
+    assert clusters(distances, min_silhouette=0.01) == wanted
 
 
 def test_where_nobody_is_closer_than_the_others_there_is_one_group() -> None:
@@ -72,10 +72,10 @@ def test_where_nobody_is_closer_than_the_others_there_is_one_group() -> None:
     alike = subspace_distances(ups([0] * 5, 20, 4.0, outputs=200))
     assert unrelated is not None and alike is not None
     for distances in (unrelated, np.ones((5, 5)) - np.eye(5), np.zeros((5, 5))):
-        assert clusters(distances, least=0.01) == [[0, 1, 2, 3, 4]]
-    assert alike.max() < 0.8 * unrelated[0, 1] and clusters(alike, least=0.05) == [[0, 1, 2, 3, 4]]
+        assert clusters(distances, min_silhouette=0.01) == [[0, 1, 2, 3, 4]]
+    assert alike.max() < 0.8 * unrelated[0, 1] and clusters(alike, min_silhouette=0.05) == [[0, 1, 2, 3, 4]]
     for few in (1, 2):
-        assert clusters(np.ones((few, few)) - np.eye(few), least=0.0) == [list(range(few))]
+        assert clusters(np.ones((few, few)) - np.eye(few), min_silhouette=0.0) == [list(range(few))]
 
 
 def test_the_silhouette_by_hand() -> None:
@@ -105,12 +105,12 @@ def test_a_client_begins_with_the_mean_of_its_own_group() -> None:
             np.testing.assert_allclose(mix.compose(sent, {}).tensors[name], wanted, atol=1e-6)
     for client, given in (("new", library), ("a", {}), ("a", {"a": library["a"]})):
         assert Clustered(client, 0).compose(sent._replace(library=given), {}).digest() == sent.adapter.digest()
-    assert Clustered("a", 0, least=1.0).compose(sent, {}).digest() == sent.adapter.digest()
+    assert Clustered("a", 0, min_silhouette=1.0).compose(sent, {}).digest() == sent.adapter.digest()
 
 
 @pytest.mark.slow
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(factored: Callable[..., Experiment], tmp_path: Path) -> None:
-    setting = {"mix": {"name": "clustered", "least": 0.0}, "clients": FOUR}
+    setting = {"mix": {"name": "clustered", "min_silhouette": 0.0}, "clients": FOUR}
     straight = fedse.run(factored(**setting), tmp_path / "straight")
     fedse.run(factored(**setting, rounds=1), tmp_path / "stopped")
     resumed = fedse.run(factored(**setting), tmp_path / "stopped")
@@ -128,7 +128,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(factored: Callable[..., Exp
 
 
 def test_a_client_exports_the_mean_of_its_group(factored: Callable[..., Experiment], tmp_path: Path) -> None:
-    result = fedse.run(factored(mix={"name": "clustered", "least": 0.0}, clients=FOUR, rounds=2), tmp_path)
+    result = fedse.run(factored(mix={"name": "clustered", "min_silhouette": 0.0}, clients=FOUR, rounds=2), tmp_path)
     done = CliRunner().invoke(app, ["export", str(result.folder), str(tmp_path / "east"), "--client", "east"])
     assert done.exit_code == 0, done.output
     held = load_file(result.folder / "rounds/0002/server/memory.safetensors")

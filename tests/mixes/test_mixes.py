@@ -205,10 +205,3 @@ def test_a_second_pair_needs_a_model_with_lora(
     with pytest.raises(BadInput, match=f"mix '{mix}': the model 'table' has no LoRA adapter"):
         fedse.run(table_experiment(mix=mix), tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_an_experiment_of_an_older_fedse_keeps_its_private_adapter(factored: Callable[..., Experiment]) -> None:
-    content = json.loads(factored(mix={"name": "personal", "rank": 2}).model_dump_json())
-    mix = content.pop("mix")
-    assert Experiment(**{**content, "personal": {"rank": 2}}).mix.options == {"rank": mix["rank"]}
-    assert Experiment(**{**content, "personal": {"rank": 0}}).mix.name == "broadcast"

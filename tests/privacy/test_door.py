@@ -12,12 +12,10 @@ import numpy as np
 import pytest
 
 import fedse
+from assembled import assembled
 from fedse.errors import TooMuchLeaves
-from fedse.experiments.assembling import assemble
-from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.privacy.door import ALLOWED
-from fedse.runs.folder import RunFolder
 from fedse.types import ClientUpdate, RoundTask
 
 
@@ -43,14 +41,13 @@ def test_the_ledger_holds_the_hash_of_what_the_engine_got(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
     experiment = table_experiment(sending={"precision": "int8"})
-    run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, build_components(experiment), run)
+    federation = assembled(experiment, tmp_path / "run")
     adapter = federation.initial_adapter()
     vector = np.zeros(512 * 4, np.float32)
     federation.engine.send({"east": RoundTask(1, "train", vector, adapter.layout, adapter.config)})
     (update,) = federation.engine.poll()
     assert isinstance(update, ClientUpdate) and update.encoded is not None
-    (line,) = [line for line in ledger(run.path, "east") if line["field"] == "vector"]
+    (line,) = [line for line in ledger(federation.run.path, "east") if line["field"] == "vector"]
     assert line["sha256"] == hashlib.sha256(update.encoded.array.tobytes()).hexdigest()
     assert line["bytes"] == update.encoded.array.nbytes < 512 * 4 * 4 / 3.8
     assert 0 < update.metrics["rounding"] < 0.02

@@ -127,7 +127,7 @@ def test_masks_cancel_in_pairs_and_are_streams_of_chacha20(monkeypatch: pytest.M
 )
 def test_masks_belong_to_everything_that_a_task_says(other: dict[str, Any], tmp_path: Path) -> None:
     """A hub that tells one site something else gets a sum that cannot be opened."""
-    sites = members(tmp_path, least=2)
+    sites = members(tmp_path, min_sites=2)
     sent = [
         site.masked(update(1), BROADCAST, task(**other) if name == "east" else task()) for name, site in sites.items()
     ]
@@ -229,7 +229,7 @@ def test_squared_lengths_never_wrap_around() -> None:
 def streams_of(told: dict[str, tuple[str, ...]], folder: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     """Which streams stand in which site's answer: a row for each stream, +1 where it is added and -1 where it is taken away,
     if each site is told of a set of participants of its own."""
-    sites = members(folder, tuple(told), least=2)
+    sites = members(folder, tuple(told), min_sites=2)
     found: dict[bytes, dict[str, int]] = {}
     for name, site in sites.items():
         with monkeypatch.context() as patched:

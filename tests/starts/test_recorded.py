@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 
 import fedse
+from assembled import assembled
 from fedse.errors import BadInput, RunConflict
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
-from fedse.experiments.assembling import assemble
 from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import prepare
 from fedse.learners.table import TableLearner
 from fedse.models.chat import ByteChat
 from fedse.models.table import Table
-from fedse.runs.folder import RunFolder
 from fedse.starts.demonstrations import Demonstrations
 from fedse.starts.recorded import Recorded
 from fedse.types import Lesson, Outcome, Purpose, Trajectory
@@ -359,8 +358,7 @@ def test_the_file_is_read_once_for_all_clients(table_experiment: Callable[..., E
     parts = build_components(experiment)
     assert parts.start.check("east", "maze", Maze(), parts.model) == []  # type: ignore[attr-defined]
     path.unlink()
-    run = RunFolder.create(tmp_path / "run", experiment.to_yaml(), experiment.digest())
-    clients = assemble(experiment, parts, run).clients
+    clients = assembled(experiment, tmp_path / "run", parts).clients
     for client in clients:
         client.experience.begin()
     assert [len(client.experience.buffer) for client in clients] == [1, 1]

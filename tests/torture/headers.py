@@ -23,9 +23,10 @@ from fedse.engines.flower.grid import GridEngine
 from fedse.engines.flower.wire import pack_reply
 from fedse.federation.checks import CheckOptions, refusal
 from fedse.federation.expected import Expected
-from fedse.federation.report import RoundReport, finite, to_json
+from fedse.federation.report import RoundReport, to_json
 from fedse.federation.sites import Sites
 from fedse.privacy.names import COUNTS, KINDS, METRICS
+from fedse.storage.strict_json import finite
 from fedse.types import ClientFailure, ClientUpdate, Encoded, RoundTask, WorldScore
 
 LAYOUT = (("a.lora_A.weight", (2, 3)), ("a.lora_B.weight", (3, 2)), ("b", (4,)))

@@ -79,12 +79,12 @@ class Account:
         left = 3600 * self._budget.hours - self._spent.seconds
         return replace(task, seconds=left if task.seconds is None else min(task.seconds, left))
 
-    def answered(self, task: RoundTask) -> None:
+    def note_answer(self, task: RoundTask) -> None:
         """Note it before the answer leaves."""
         if task.kind == "train":
             self._write(self._spent.model_copy(update={"round": max(self._spent.round, task.round)}))
 
-    def worked(self, seconds: float) -> None:
+    def note_work(self, seconds: float) -> None:
         self._write(self._spent.model_copy(update={"seconds": self._spent.seconds + max(0.0, seconds)}))
 
     def _with(self, task: RoundTask) -> Spent:

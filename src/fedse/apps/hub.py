@@ -58,7 +58,7 @@ def run_hub(
                     return submitted.result(server)
             except ServerLost as error:
                 submitted.end()
-                submitted.lost(error)
+                submitted.report_loss(error)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ class SiteSumOptions(PluginOptions):
     sites: dict[str, str] = Field(min_length=1)
     """Public keys of the sites, by name, each as `fedse site key` prints it there. Get them from the sites themselves, never
     by way of the hub. The site's own may be among them."""
-    least: int = Field(default=3, ge=2)
+    min_sites: int = Field(default=3, ge=2)
     """Fewest sites of a sum, whatever the experiment says."""
 
 
@@ -66,7 +66,7 @@ def own_member(name: str, options: SiteSumOptions | None) -> Callable[[Experimen
         return SumMember(
             name=name,
             run=experiment.name,
-            options=agreed.model_copy(update={"least": max(agreed.least, options.least)}),
+            options=agreed.model_copy(update={"min_sites": max(agreed.min_sites, options.min_sites)}),
             key=key,
             others={other: read_public(text, other) for other, text in options.sites.items() if other != name},
             answered=options.key.with_name(f"sum-answered-{experiment.name}.safetensors"),

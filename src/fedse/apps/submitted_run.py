@@ -60,9 +60,9 @@ class SubmittedRun:
                 self._submit()
                 return self._watch(server)
             except RunLost as error:
-                self.lost(error)
+                self.report_loss(error)
 
-    def lost(self, error: HubFailed) -> None:
+    def report_loss(self, error: HubFailed) -> None:
         """Say it, and that the run goes on; raises when it has been lost too often."""
         self._losses = 1 if self._follower.rounds > self._rounds else self._losses + 1
         self._rounds = self._follower.rounds

@@ -123,11 +123,11 @@ class Worker:
             self._say(f"{task.name}: begins")
             began = time.monotonic()
             try:
-                answer = self._carried_out(task)
+                answer = self._carry_out(task)
             finally:
-                self._account.worked(time.monotonic() - began)
+                self._account.note_work(time.monotonic() - began)
             if isinstance(answer, ClientUpdate):
-                self._account.answered(task)
+                self._account.note_answer(task)
             self._say(f"{task.name}: {_in_words(answer)} in {time.monotonic() - began:.2f} s")
             return pack_reply(answer)
         except Exception as error:
@@ -147,16 +147,16 @@ class Worker:
                 "both must agree on): use the same file."
             )
 
-    def _carried_out(self, task: RoundTask) -> ClientReply:
+    def _carry_out(self, task: RoundTask) -> ClientReply:
         key = _key(task)
         if self._last is not None and self._last[0] == key:
             return self._client.door.repeat(self._last[1])
         if task.kind == "train":
             self._set_aside(task)
-            self._record.begins(task.round)
+            self._record.open_round(task.round)
         answer = carry_out(task, self.site.name, self._engine)
         if task.kind == "train":
-            self._record.ended(task.round)
+            self._record.close_round(task.round)
         if isinstance(answer, ClientUpdate):
             self._last = key, answer
         return answer

@@ -178,8 +178,9 @@ def _cell(share: float, bounds: tuple[float, float], theirs: float | None) -> st
 def _mebibytes(cell: Cell) -> str:
     """One adapter in float32, one direction."""
     from fedse.adapters.files import read_adapter
+    from fedse.runs.reading import RunView
 
-    ours = read_adapter(cell.folder / "rounds" / "0000" / "adapter").size * 4 / 2**20
+    ours = read_adapter(RunView(cell.folder).round_folder(0) / "adapter").size * 4 / 2**20
     row = row_of(cell.name)
     return f"{ours:.2f}\n{paper.RANKS[row][1] if row in paper.RANKS else '-'}"
 

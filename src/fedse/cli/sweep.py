@@ -59,7 +59,7 @@ def run_cells(
     console.print(f"{len(made)} runs, {done} of them done already.")
     _warn_of_threads(console, made, processes)
 
-    def finished(cell: Cell, result: Result) -> None:
+    def tell(cell: Cell, result: Result) -> None:
         why = f": {result.why}" if result.why else ""
         console.print(
             f"{cell.name}: {result.state} after {duration(result.seconds)}{why}", soft_wrap=True, markup=False
@@ -68,7 +68,7 @@ def run_cells(
             warn(console, refusals_of(RunView.existing(cell.folder)))
 
     try:
-        results = work_off(made, processes, max_minutes, finished)
+        results = work_off(made, processes, max_minutes, tell)
     except Interrupted as interrupted:
         console.print(_table(made, interrupted.results))
         console.print("Interrupted. Nothing complete is lost; the same command resumes the sweep.")

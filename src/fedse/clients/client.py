@@ -139,7 +139,7 @@ class Client:
             scores[LEARNED_FROM] = tuple(memory.by_world())
         vector = self.adapters.leaving(task, memory.start, adapter, found)
         if adapter is not None:
-            memory.learned(adapter)
+            memory.note_learned(adapter)
         return self._release(task, scores, vector, memory.counts, metrics)
 
     def _meanwhile(self, task: RoundTask) -> Sequence[Ahead]:

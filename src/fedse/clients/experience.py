@@ -192,7 +192,7 @@ class RoundMemory:
         finally:
             self._experience.buffer.close()
 
-    def learned(self, adapter: Adapter) -> None:
+    def note_learned(self, adapter: Adapter) -> None:
         """Note that this came of the lesson."""
         assert self._lesson is not None
         if self._experience.own is not None:
@@ -202,6 +202,6 @@ class RoundMemory:
             self.counts["fresh"] = len(self._lesson.fresh)
         with during("disk"):
             try:
-                self._experience.buffer.learned(self._round)
+                self._experience.buffer.note_learned(self._round)
             finally:
                 self._experience.buffer.close()

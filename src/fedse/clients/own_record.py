@@ -32,13 +32,13 @@ class OwnRecord:
                     "begin this site's experience anew."
                 )
 
-    def begins(self, round: int) -> None:
+    def open_round(self, round: int) -> None:
         """What a round may change is not noted any more."""
         left = {name: digest for name, digest in self._noted.items() if round_of(name) < round}
         if left != self._noted:
             self._write(left)
 
-    def ended(self, round: int) -> None:
+    def close_round(self, round: int) -> None:
         """Note what is new since the last time."""
         new = kept(self.folder, round, self._noted)
         self._write({**self._noted, **{name: digest for name, digest in new.items() if not is_for_reading(name)}})

@@ -19,7 +19,7 @@ from fedse.curricula.uniform import Uniform
 from fedse.plugins import PluginOptions
 from fedse.plugins.schedules import at
 from fedse.protocols import Past
-from fedse.rollouts.replaying import carried_out
+from fedse.rollouts.replaying import replay
 from fedse.seeds import generator
 from fedse.types import Episode, Outcome, Planned, Play, Purpose, RoundTask, Task, Trajectory
 from fedse.worlds.answers import achieved
@@ -62,7 +62,7 @@ class SelfPlay(Uniform):
         found: dict[str, Task] = {}
         for item in played:
             if item.outcome is Outcome.FAILURE:
-                carried_out(place.world, item)
+                replay(place.world, item)
                 reached = achieved(place.world)
                 if reached is not None:
                     found[reached.id] = reached

@@ -154,7 +154,7 @@ class LocalEngine:
     def _play_together(self, group: _Group, until: float | None) -> Iterator[Served]:
         names = list(group.plays)
         try:
-            played = self._played(group, until)
+            played = self._play_group(group, until)
         except TooLate:
             for name in names:
                 group.give_up(name)
@@ -163,7 +163,7 @@ class LocalEngine:
         for name in names:
             yield from self._go_on(group, name, played.pop(name))
 
-    def _played(self, group: _Group, until: float | None) -> dict[str, list[Trajectory]]:
+    def _play_group(self, group: _Group, until: float | None) -> dict[str, list[Trajectory]]:
         """What clients wait for: one batch for all adapters that the policy can hold at a time."""
         plays, adapters, group.plays, group.adapters = group.plays, group.adapters, {}, {}
         if self._processes:
@@ -214,7 +214,7 @@ class LocalEngine:
                     group.give_up(name)
                     yield name, TooLate
                 continue
-            learned = self._learned(group, {name: wanted.pop(name) for name in together})
+            learned = self._teach_group(group, {name: wanted.pop(name) for name in together})
             for name in together:
                 if name in learned:
                     yield from self._go_on(group, name, learned.pop(name))
@@ -237,7 +237,7 @@ class LocalEngine:
         about = {"client": client, "round": round}
         self.tracker.record(Warned(kind="world_broke", message=message, details=about))
 
-    def _learned(self, group: _Group, wanted: Mapping[str, Teach]) -> dict[str, Learned | None]:
+    def _teach_group(self, group: _Group, wanted: Mapping[str, Teach]) -> dict[str, Learned | None]:
         """What comes of the lessons of clients whose turn it is; those whose world broke are missing."""
         lessons: dict[str, Lesson | None] = {}
         for name, teach in wanted.items():

@@ -1,1 +1,1 @@
-"""What a client remembers: filters that choose, a buffer that keeps."""
+"""What a client keeps of its episodes: a buffer, an episode log, exports."""

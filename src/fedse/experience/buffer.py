@@ -234,7 +234,7 @@ class Buffer:
         """The earliest round that a round learns from. To the first, what the buffer began with is new as well."""
         return 0 if self.options.history or round <= self._first_learned() else round
 
-    def learned(self, round: int) -> None:
+    def note_learned(self, round: int) -> None:
         """Note that a client has learned from what this round reads. Only one without history has to know."""
         if not self.options.history and round < self._first_learned():
             with self._explained():

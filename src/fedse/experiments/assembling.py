@@ -18,7 +18,7 @@ from fedse.errors import FedseError, Stopped
 from fedse.evaluation.curves import curves, macro
 from fedse.evaluation.plot import draw_run
 from fedse.events import RunStopped
-from fedse.experiments.beginning import Beginning, beginning_of
+from fedse.experiments.beginning import Beginning
 from fedse.experiments.building import build_household
 from fedse.experiments.components import Components, build_components, shared_players
 from fedse.experiments.known_before import expected_of
@@ -34,7 +34,7 @@ from fedse.protocols import Closes, Engine, Tracker
 from fedse.runs import provenance
 from fedse.runs.folder import RunFolder
 from fedse.runs.reading import RunView
-from fedse.runs.trackers import Trackers, told_of
+from fedse.runs.trackers import Trackers
 from fedse.types import Adapter, Split
 
 
@@ -160,20 +160,17 @@ def assemble(
     experiment: Experiment,
     components: Components | None,
     folder: RunFolder,
-    tracker: Tracker | None = None,
+    tracker: Tracker,
+    beginning: Beginning,
     make_engine: MakeEngine | None = None,
-    beginning: Beginning | None = None,
 ) -> Federation:
-    """Connect the components. The caller holds the run's lock, and may have looked at the beginning already. Without a
-    tracker only the run's log is told.
+    """Connect the components. The caller holds the run's lock.
 
     Without components there is the server alone. Its clients are on other machines, where `make_engine` reaches them, and
     the model is built only if the run has no adapter yet.
     """
     aggregator = _aggregator(experiment, components, folder)
     summing = _summing(experiment, aggregator)
-    if tracker is None:
-        tracker = told_of(folder.path)
     provenance.tell(tracker, components.model if components else None, at_sites=components is None)
     sites = Sites(
         names=tuple(sorted(experiment.holdings)),
@@ -209,8 +206,7 @@ def assemble(
         summing=summing,
         promotion=experiment.promotion,
     )
-    begin = beginning or beginning_of(experiment, components, folder)
-    return Federation(experiment, folder, engine, server, lambda: sites.here().clients, begin.adapter, components)
+    return Federation(experiment, folder, engine, server, lambda: sites.here().clients, beginning.adapter, components)
 
 
 def _aggregator(experiment: Experiment, components: Components | None, folder: RunFolder) -> Any:

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from fedse.errors import BadInput
-from fedse.experiments.old_keys import RENAMED
+from fedse.experiments.old_keys import new_name
 from fedse.plugins import nearest
 from fedse.storage.strict_yaml import KeyPath, parse_value
 from fedse.visible import short
@@ -98,10 +98,10 @@ def _problems(errors: Sequence[Any], at: KeyPath, model: type[BaseModel]) -> Ite
         if item["type"] == "part_options":
             yield from _problems(context["errors"], where, context["model"])
         elif item["type"] == "extra_forbidden":
-            if new := RENAMED.get(".".join(map(str, where))):
+            known = _keys_beside(model, item["loc"])
+            if new := new_name(where, known):
                 yield where, f"this key is called `{new}` now."
                 continue
-            known = _keys_beside(model, item["loc"])
             hint = nearest(short(where[-1]), known)
             listed = f"Known keys: {', '.join(known)}." if known else _NO_OPTIONS
             yield where, f"unknown key; {hint}{listed}"

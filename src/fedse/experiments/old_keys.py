@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 RENAMED: Mapping[str, str] = {
@@ -16,30 +16,49 @@ RENAMED: Mapping[str, str] = {
     "learner.batch": "batch_size",
     "learner.clip": "max_grad_norm",
     "learner.proximal": "proximal_mu",
+    "sending.secure_sum.least": "min_sites",
+    "mix.least": "min_silhouette",
+    "judge.most": "max_tokens",
 }
 """By where a key stood, the name that it has there now."""
-_OF_LEARNER = "imitation"
-"""The renamed keys of the learner are this one's; a learner of somebody's own may call its options as it likes."""
+_OF_PLUGIN: Mapping[str, str] = {"learner": "imitation", "mix": "clustered", "judge": "few_tokens"}
+"""Whose the renamed keys of a slot are; a plug-in of somebody's own may call its options as it likes."""
+_BY_END = {tuple(old.split(".")[-2:]): new for old, new in RENAMED.items()}
+_PERSONAL = "personal"
+"""What there was before there was a `mix`, whose first variant it became."""
+
+
+def new_name(where: Sequence[Any], known: Sequence[str]) -> str:
+    """What a key is called now, if that is among the `known` keys beside it. A site's file has some keys of an experiment,
+    in other places."""
+    if tuple(where) == (_PERSONAL,) and "mix" in known:
+        return "mix: {name: personal, rank: ...}"
+    new = _BY_END.get(tuple(map(str, where[-2:])), "")
+    return new if new in known else ""
 
 
 def with_new_names(content: Mapping[str, Any]) -> dict[str, Any]:
     """What a run stored under older names, under today's."""
-    found = dict(content)
+    found = _with_mix(content)
     for old, new in RENAMED.items():
-        group, key = old.split(".")
-        options = found.get(group)
-        if not isinstance(options, Mapping) or key not in options or new in options:
-            continue
-        if group == "learner" and options.get("name", _OF_LEARNER) != _OF_LEARNER:
-            continue
-        found[group] = {new if name == key else name: value for name, value in options.items()}
+        *groups, key = old.split(".")
+        found = _renamed(found, groups, key, new)
     return found
 
 
-def with_mix(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Runs that were stored before there was a `mix` have its first variant under a key of its own."""
-    old = content.get("personal")
-    if not isinstance(old, Mapping) or old.keys() != {"rank"} or "mix" in content:
+def _renamed(content: dict[str, Any], groups: Sequence[str], key: str, new: str) -> dict[str, Any]:
+    if not groups:
+        return content if new in content else {new if name == key else name: value for name, value in content.items()}
+    group, options = groups[0], content.get(groups[0])
+    own = _OF_PLUGIN.get(group)
+    if not isinstance(options, Mapping) or (own is not None and options.get("name", own) != own):
         return content
+    return {**content, group: _renamed(dict(options), groups[1:], key, new)}
+
+
+def _with_mix(content: Mapping[str, Any]) -> dict[str, Any]:
+    old = content.get(_PERSONAL)
+    if not isinstance(old, Mapping) or old.keys() != {"rank"} or "mix" in content:
+        return dict(content)
     mix = {"mix": {"name": "personal", **old}} if old["rank"] else {}
-    return {**{key: value for key, value in content.items() if key != "personal"}, **mix}
+    return {**{key: value for key, value in content.items() if key != _PERSONAL}, **mix}

@@ -22,7 +22,7 @@ from fedse.experiments.checks.taking_part import check_newcomers, check_particip
 from fedse.experiments.file import PLACES, explain, override
 from fedse.experiments.keys import ExperimentKeys
 from fedse.experiments.methods import expand
-from fedse.experiments.old_keys import with_mix, with_new_names
+from fedse.experiments.old_keys import with_new_names
 from fedse.experiments.world_settings import with_world_settings
 from fedse.plugins import STORED
 from fedse.storage.strict_yaml import KeyPath, read_yaml
@@ -53,7 +53,7 @@ class Experiment(ExperimentKeys):
     @model_validator(mode="before")
     @classmethod
     def _in_full(cls, content: Any) -> Any:
-        return expand(with_world_settings(with_mix(content))) if isinstance(content, Mapping) else content
+        return expand(with_world_settings(content)) if isinstance(content, Mapping) else content
 
     @model_validator(mode="after")
     def _goes_together(self) -> Experiment:

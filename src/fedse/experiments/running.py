@@ -80,7 +80,7 @@ def _prepared(
     warnings += restore(folder)
     if folder.manifest()["experiment"] != experiment.digest():
         folder.replace_experiment(experiment.to_yaml(), experiment.digest())
-    federation = assemble(experiment, components, folder, tracker, make_engine, beginning)
+    federation = assemble(experiment, components, folder, tracker, beginning, make_engine)
     for warning in [*warnings, *_advice(federation)]:
         tracker.record(warning)
     return federation
@@ -112,7 +112,8 @@ def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Seque
     folder.lock()
     try:
         check(folder)
-        return assemble(experiment, components, folder, told_of(folder.path, trackers, experiment.trackers))
+        tracker = told_of(folder.path, trackers, experiment.trackers)
+        return assemble(experiment, components, folder, tracker, beginning_of(experiment, components, folder))
     except BaseException:
         folder.unlock()
         raise

@@ -1,1 +1,1 @@
-"""The method itself: what a client does in a round, what the server does, and the loop over rounds."""
+"""The server's half of a run: rounds, the loop over them, checks of what clients answer."""

@@ -169,7 +169,7 @@ class Exchange:
         """Who can be reached, when all are there or those who are not have had time to come. Deadlines count from now on."""
         began = told = time.monotonic()
         # A sum of fewer than sites accept need not be asked for.
-        enough = self.summing.options.least if self.summing is not None and task.kind == "train" else 0
+        enough = self.summing.options.min_sites if self.summing is not None and task.kind == "train" else 0
         enough = max(self._least(clients), min(enough, len(clients)))
         while True:
             there, now = self._absence.there(), time.monotonic()

@@ -53,12 +53,12 @@ class Expected:
 
     def check(self, update: ClientUpdate, task: RoundTask) -> None:
         """Raises `Unexpected`."""
-        _known("counts", update.counts, COUNTS | {OTHER})
-        _known("metrics", update.metrics, self.metrics | {OTHER})
-        _known("probes", update.probes, self.probes | {OTHER})
-        _known("shared", update.shared, self.shares.keys())
+        _check_known("counts", update.counts, COUNTS | {OTHER})
+        _check_known("metrics", update.metrics, self.metrics | {OTHER})
+        _check_known("probes", update.probes, self.probes | {OTHER})
+        _check_known("shared", update.shared, self.shares.keys())
         for name, tensors in update.shared.items():
-            _known("shared", tensors, self.shares[name])
+            _check_known("shared", tensors, self.shares[name])
         if task.kind == "train":
             self._check_counts(update, task)
         elif update.counts or update.vector is not None or update.encoded is not None:
@@ -81,23 +81,23 @@ class Expected:
             raise Unexpected("counts: one is negative")
         held, explored = self._held(update.client), counts["explored"]
         remembered = held * (self.started + task.round * self.explored * (2 if self.rescues else 1))
-        _at_most("explored", explored, held * self.explored)
-        _at_most("errors", counts["errors"], explored)
-        _at_most("successes", counts["successes"], explored - counts["errors"])
+        _check_at_most("explored", explored, held * self.explored)
+        _check_at_most("errors", counts["errors"], explored)
+        _check_at_most("successes", counts["successes"], explored - counts["errors"])
         failures = explored - counts["errors"] - counts["successes"]
-        _at_most("rescued", counts["rescued"], failures if self.rescues else 0)
-        _at_most("kept", counts["kept"], explored - counts["errors"] + counts["rescued"])
-        _at_most("added", counts["added"], counts["kept"])
-        _at_most("buffer", counts["buffer"], remembered)
-        _at_most("learned_from", counts["learned_from"], min(counts["buffer"], self.learned_from or remembered))
-        _at_most("steps", counts["steps"], explored * MOST_STEPS)
-        _at_most("invalid", counts["invalid"], counts["steps"])
-        _at_most("agent_tokens", counts["agent_tokens"], explored * MOST_TOKENS)
-        _at_most("only_measures", counts["only_measures"], 1)
-        _at_most("hinted", counts["hinted"], explored)
-        _at_most("prefixed", counts["prefixed"], explored)
-        _at_most("hint_tokens", counts["hint_tokens"], counts["hinted"] * MOST_TOKENS)
-        _at_most("fresh", counts["fresh"], explored - counts["errors"])
+        _check_at_most("rescued", counts["rescued"], failures if self.rescues else 0)
+        _check_at_most("kept", counts["kept"], explored - counts["errors"] + counts["rescued"])
+        _check_at_most("added", counts["added"], counts["kept"])
+        _check_at_most("buffer", counts["buffer"], remembered)
+        _check_at_most("learned_from", counts["learned_from"], min(counts["buffer"], self.learned_from or remembered))
+        _check_at_most("steps", counts["steps"], explored * MOST_STEPS)
+        _check_at_most("invalid", counts["invalid"], counts["steps"])
+        _check_at_most("agent_tokens", counts["agent_tokens"], explored * MOST_TOKENS)
+        _check_at_most("only_measures", counts["only_measures"], 1)
+        _check_at_most("hinted", counts["hinted"], explored)
+        _check_at_most("prefixed", counts["prefixed"], explored)
+        _check_at_most("hint_tokens", counts["hint_tokens"], counts["hinted"] * MOST_TOKENS)
+        _check_at_most("fresh", counts["fresh"], explored - counts["errors"])
 
     def _check_scores(self, update: ClientUpdate, task: RoundTask) -> None:
         held = self._held(update.client)
@@ -117,17 +117,17 @@ class Expected:
         if not may_be_told(score.world, self.worlds.get(client, ())):
             raise Unexpected("scores: a world that the site does not have")
         played = score.episodes + sum(score.errors.values())
-        _at_most("scores.episodes", played, most)
-        _at_most("scores.steps", score.steps, played * MOST_STEPS)
-        _at_most("scores.invalid", score.invalid, score.steps)
-        _at_most("scores.tokens", score.tokens, played * MOST_TOKENS)
+        _check_at_most("scores.episodes", played, most)
+        _check_at_most("scores.steps", score.steps, played * MOST_STEPS)
+        _check_at_most("scores.invalid", score.invalid, score.steps)
+        _check_at_most("scores.tokens", score.tokens, played * MOST_TOKENS)
 
 
-def _known(what: str, names: Iterable[str], known: Container[str]) -> None:
+def _check_known(what: str, names: Iterable[str], known: Container[str]) -> None:
     if not all(name in known for name in names):
         raise Unexpected(f"{what}: a name that was not known before the run")
 
 
-def _at_most(what: str, count: int, most: int) -> None:
+def _check_at_most(what: str, count: int, most: int) -> None:
     if count > most:
         raise Unexpected(f"{what}: more than can be, which is {most}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,12 +67,3 @@ def to_json(report: RoundReport) -> Mapping[str, Any]:
 def rows_of(update: ClientUpdate) -> dict[str, Any]:
     """What further probes of a client measured."""
     return {name: [row(update.client, score) for score in scores] for name, scores in update.probes.items()}
-
-
-def finite(value: Any) -> Any:
-    """The same JSON values with null for what is not a finite number: NaN is not JSON."""
-    if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -25,13 +24,14 @@ from fedse.federation.governance import standings
 from fedse.federation.invalid_actions import mostly_invalid
 from fedse.federation.library import library_of
 from fedse.federation.promotion import PromotionOptions, confirmed, doubted
-from fedse.federation.report import RoundReport, finite, rows_of, to_json
+from fedse.federation.report import RoundReport, rows_of, to_json
 from fedse.federation.round import run_round
 from fedse.federation.stored_state import stored_state
 from fedse.federation.usual import earlier_norms
 from fedse.plugins import PluginOptions
 from fedse.protocols import Aggregator, Engine, Tracker
 from fedse.runs.folder import RunFolder
+from fedse.runs.reports import write_report
 from fedse.runs.shared_adapter import mean_of_last
 from fedse.stopwatch import during
 from fedse.types import Adapter, ClientFailure, ClientUpdate, RoundTask, ServerState, Split
@@ -270,7 +270,7 @@ class Server:
                 (folder / "server").mkdir()
                 (folder / "server" / "memory.safetensors").write_bytes(save(dict(state.memory)))
             if report is not None:
-                (folder / "report.json").write_text(json.dumps(finite(to_json(report)), indent=2) + "\n")
+                write_report(folder, to_json(report))
 
         with during("disk"):
             self.run.save_round(

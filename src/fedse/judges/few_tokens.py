@@ -1,6 +1,6 @@
 """A price on words, after Optima (arXiv 2410.08115): of two attempts that succeed, the shorter is worth more.
 
-    reward = score * (1 - weight * min(1, the agent's tokens / most))
+    reward = score * (1 - weight * min(1, the agent's tokens / max_tokens))
 
 A failure costs nothing, or giving up early would be the best of failures. Optima divides by the longest of the samples at a
 task, where a fixed length lets a judge look at each attempt by itself. Its term for readable messages is left out.
@@ -23,14 +23,14 @@ class FewTokens(WorldJudge):
 
     class Options(PluginOptions):
         weight: float = Field(default=0.5, gt=0)
-        """What `most` tokens cost."""
-        most: int = Field(default=400, ge=1)
+        """What `max_tokens` tokens cost."""
+        max_tokens: int = Field(default=400, ge=1)
         """Tokens of an episode beyond which it gets no worse."""
 
-    def __init__(self, site: Site, weight: float = 0.5, most: int = 400) -> None:
+    def __init__(self, site: Site, weight: float = 0.5, max_tokens: int = 400) -> None:
         super().__init__(site)
-        self.weight, self.most = weight, most
+        self.weight, self.max_tokens = weight, max_tokens
 
     def rewards(self, trajectory: Trajectory) -> dict[str, float]:
-        price = trajectory.score * self.weight * min(1.0, trajectory.agent_tokens / self.most)
+        price = trajectory.score * self.weight * min(1.0, trajectory.agent_tokens / self.max_tokens)
         return {**super().rewards(trajectory), TOKENS: -price}

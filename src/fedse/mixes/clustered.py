@@ -30,7 +30,7 @@ from fedse.types import Sent
 class ClusteredOptions(CommonStepOptions):
     """When groups are believed."""
 
-    least: float = Field(default=0.01, ge=0, le=1)
+    min_silhouette: float = Field(default=0.01, ge=0, le=1)
     """Smallest mean silhouette of a division into groups; below it everybody takes the broadcast adapter."""
     weight: Annotated[float | Ramp, Scheduled(least=0)] = 0.0
     """Factor of the step from the mean of all clients to the broadcast adapter, which is added to the group's mean."""
@@ -42,9 +42,9 @@ class Clustered(CommonStep):
     Options = ClusteredOptions
     needs_lora = True
 
-    def __init__(self, client: str, seed: int, least: float = 0.01, weight: float | Ramp = 0.0) -> None:
+    def __init__(self, client: str, seed: int, min_silhouette: float = 0.01, weight: float | Ramp = 0.0) -> None:
         super().__init__(client, seed, weight)
-        self.least = least
+        self.min_silhouette = min_silhouette
 
     def members(self, sent: Sent) -> list[str]:
         """Of its own group; nobody where no groups stand out."""
@@ -55,6 +55,6 @@ class Clustered(CommonStep):
         distances = subspace_distances([sent.library[name][up].astype(np.float64) for name in names] for up in ups)
         if distances is None:
             return []
-        groups = clusters(distances, self.least)
+        groups = clusters(distances, self.min_silhouette)
         own = next(group for group in groups if names.index(self.client) in group)
         return [names[number] for number in own] if len(groups) > 1 else []

@@ -17,12 +17,12 @@ from fedse.aggregators.factors import Matrix
 Groups = list[list[int]]
 
 
-def clusters(distances: Matrix, least: float) -> Groups:
+def clusters(distances: Matrix, min_silhouette: float) -> Groups:
     """The groups, each in order; everybody in one where no division has a silhouette of at least `least`."""
     together = [list(range(len(distances)))]
     rated = [(silhouette(distances, groups), groups) for groups in _stages(distances)]
     best, groups = max(rated, key=lambda each: each[0], default=(0.0, together))
-    return groups if best >= least else together
+    return groups if best >= min_silhouette else together
 
 
 def _stages(distances: Matrix) -> list[Groups]:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedse.errors import BadInput
-from fedse.federation.report import finite
 from fedse.page.clients import clients
 from fedse.page.compared import compared
 from fedse.page.episode import episode
 from fedse.page.left import left
 from fedse.page.overview import overview
 from fedse.page.shown import Shown
+from fedse.storage.strict_json import finite
 from fedse.visible import visible
 
 CLIENTS = 12

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 class SecureSumOptions(PluginOptions):
     """Updates that leave a site masked, so that the hub can read their sum and no single one."""
 
-    operational: ClassVar[frozenset[str]] = frozenset({"least"})
+    operational: ClassVar[frozenset[str]] = frozenset({"min_sites"})
 
     bits: Bits = 32
     """Of each value that is sent: 32 takes as many bytes as float32 and rounds, 64 twice as many and hardly rounds."""
     largest: float = Field(default=8.0, gt=0)
     """Most that a value of the adapter may change in a round; a site whose update goes further sends nothing and says so.
     The smaller, the finer is the rounding."""
-    least: int = Field(default=3, ge=2)
+    min_sites: int = Field(default=3, ge=2)
     """Fewest sites of a sum. Of two, each can take its own update out of the broadcast mean and has the other's."""
 
     def fixed_point(self, sites: int, squares: bool = False) -> FixedPoint:
@@ -65,10 +65,10 @@ class SumMember:
     def check(self, task: RoundTask) -> None:
         """Refuse a sum before any work is done for it. Raises `SumRefused`."""
         asked = task.participants
-        if len(asked) < self.options.least:
+        if len(asked) < self.options.min_sites:
             raise SumRefused(
                 f"the hub asks for a sum of {len(asked)} sites in {task.name}, and this site takes part in those of at "
-                f"least {self.options.least}: nothing was done."
+                f"least {self.options.min_sites}: nothing was done."
             )
         if self.name not in asked or list(asked) != sorted(set(asked)):
             raise SumRefused(

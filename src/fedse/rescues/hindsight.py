@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fedse.clients.site import Place, Site
-from fedse.rollouts.replaying import carried_out, relabelled
+from fedse.rollouts.replaying import relabelled, replay
 from fedse.types import Adapter, Outcome, Played, Task, Trajectory
 from fedse.worlds.answers import achieved
 
@@ -46,5 +46,5 @@ class Hindsight:
 
     def goal(self, place: Place, failure: Trajectory) -> Task | None:
         """The task that a failure would have solved; one that it would not is left aside."""
-        carried_out(place.world, failure)
+        replay(place.world, failure)
         return achieved(place.world)

@@ -17,7 +17,7 @@ def has_prefix(trajectory: Trajectory) -> bool:
     return trajectory.purpose is Purpose.EXPLORE and bool(trajectory.steps) and not trajectory.steps[0].learned
 
 
-def carried_out(world: World, trajectory: Trajectory) -> None:
+def replay(world: World, trajectory: Trajectory) -> None:
     """Bring a world to where an episode ended in it."""
     with during("world"), blamed(world, f"a repetition of '{trajectory.task}'"):
         world.reset(options={"task": trajectory.task})

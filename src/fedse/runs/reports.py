@@ -1,9 +1,13 @@
-"""Reports and evaluations as they are read again. Those with a digest are what was written; of the others, which an older
-fedse stored, everything that a table or a picture reads is checked."""
+"""Reports as they are written, reports and evaluations as they are read again.
+
+Those with a digest are what was written; of the others, which an older fedse stored, everything that a table or a picture
+reads is checked."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +72,11 @@ class _Report(_Stored):
     broadcast_bytes: int = 0
     library_bytes: int = 0
     diagnostics: _Diagnostics = Field(default_factory=_Diagnostics)
+
+
+def write_report(folder: Path, report: Mapping[str, Any]) -> None:
+    """Into the folder of its round."""
+    (folder / NAME).write_text(json.dumps(strict_json.finite(report), indent=2) + "\n")
 
 
 def read_report(path: Path, digest: str = "") -> dict[str, Any]:

@@ -64,15 +64,15 @@ class _Handler(BaseHTTPRequestHandler):
     agent: AgentServer
 
     def do_GET(self) -> None:
-        self._answered(self._looked_up)
+        self._respond(self._look_up)
 
     def do_POST(self) -> None:
-        self._answered(self._asked)
+        self._respond(self._complete)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Conversations are nobody's business, and one line per request would hide everything else."""
 
-    def _answered(self, answer: Any) -> None:
+    def _respond(self, answer: Any) -> None:
         with suppress(ConnectionError, TimeoutError):  # Whoever asked may be gone.
             try:
                 body = self._body()
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
         if key and not hmac.compare_digest(given.encode(), key.encode()):
             raise Refused(401, "this server wants a key, and this is not it.", code="invalid_api_key")
 
-    def _looked_up(self, path: str, body: bytes) -> None:
+    def _look_up(self, path: str, body: bytes) -> None:
         del body
         model = {"id": self.agent.model, "object": "model", "created": self.agent.started, "owned_by": "fedse"}
         if path == "/health":
@@ -107,16 +107,16 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == _MODELS:
             self._send(200, {"object": "list", "data": [model]})
         elif path.startswith(f"{_MODELS}/"):
-            self._known(path.removeprefix(f"{_MODELS}/"))
+            self._check_model(path.removeprefix(f"{_MODELS}/"))
             self._send(200, model)
         else:
             raise _nothing(path)
 
-    def _asked(self, path: str, body: bytes) -> None:
+    def _complete(self, path: str, body: bytes) -> None:
         if path != _CHAT:
             raise _nothing(path)
         asked = read_request(body)
-        self._known(asked.model)
+        self._check_model(asked.model)
         read, answer = self.agent.worker.ask(asked)
         completion = Completion(asked, read, answer.result())
         if asked.stream:
@@ -124,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(200, completion.to_json())
 
-    def _known(self, model: str) -> None:
+    def _check_model(self, model: str) -> None:
         if model != self.agent.model:
             message = f"there is no model '{model}': this server has '{self.agent.model}'."
             raise Refused(404, message, "model", "model_not_found")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,3 +37,12 @@ def read_object(path: Path, digest: str = "") -> dict[str, Any]:
     if not isinstance(found, dict):
         raise RunConflict(f"{path} is damaged (it holds no object): restore it from a copy of the run.")
     return found
+
+
+def finite(value: Any) -> Any:
+    """The same JSON values with null for what is not a finite number: NaN is not JSON."""
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

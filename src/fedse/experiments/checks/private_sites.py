@@ -57,12 +57,12 @@ def _check_shares(experiment: ExperimentKeys, name: str) -> None:
             "they tell what a single site learned, and epsilon covers the sum alone"
         )
     made = build("aggregator", experiment.aggregator)
-    if made.options.colluding >= summing.least:
+    if made.options.colluding >= summing.min_sites:
         raise ValueError(
             f"with {name} {made.options.colluding} sites may work together (`aggregator.colluding`), and a sum may have "
-            f"{summing.least} (`sending.secure_sum.least`): have more in a sum, or allow fewer"
+            f"{summing.min_sites} (`sending.secure_sum.min_sites`): have more in a sum, or allow fewer"
         )
-    most = made.options.clip + SPREADS * made.share(NoiseKey.passing()).spread(summing.least)
+    most = made.options.clip + SPREADS * made.share(NoiseKey.passing()).spread(summing.min_sites)
     if most > summing.largest:
         raise ValueError(
             f"`sending.secure_sum.largest` is {summing.largest:g}, and with {name} a value may change by {most:.3g}, its "

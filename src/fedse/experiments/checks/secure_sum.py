@@ -40,14 +40,14 @@ def check_secure_sum(experiment: ExperimentKeys) -> None:
     first = [name for name in experiment.holdings if experiment.joins(name) == 1]
     measuring = sum(name not in experiment.learners for name in first)
     adding = experiment.participation.asked(len(first)) - measuring
-    if capability(experiment.mix, "needs_plain_mean") and min(adding, options.least) < FEWEST_APART:
+    if capability(experiment.mix, "needs_plain_mean") and min(adding, options.min_sites) < FEWEST_APART:
         raise ValueError(
             f"with `mix: {experiment.mix.name}` each site takes its own update out of the mean, and of two sites that "
-            f"leaves the other's: have {FEWEST_APART} clients that learn in every round, and `sending.secure_sum.least` of "
-            f"{FEWEST_APART} or more"
+            f"leaves the other's: have {FEWEST_APART} clients that learn in every round, and "
+            f"`sending.secure_sum.min_sites` of {FEWEST_APART} or more"
         )
-    if adding < options.least:
+    if adding < options.min_sites:
         raise ValueError(
-            f"`sending.secure_sum.least` is {options.least}, and {adding} clients that learn may be all that are asked in a "
-            "round: choose less, or let more of them take part"
+            f"`sending.secure_sum.min_sites` is {options.min_sites}, and {adding} clients that learn may be all that are "
+            "asked in a round: choose less, or let more of them take part"
         )
