@@ -23,10 +23,14 @@ from fedse.aggregators.rule import ONLY_THE_SUM
 from fedse.engines.local import LocalEngine
 from fedse.errors import BadInput, SumRefused
 from fedse.experiments.options import Experiment
+from fedse.federation.checks import CheckOptions
+from fedse.federation.exchange import Replies, Summing
+from fedse.federation.summed import SummedUpdates
 from fedse.learners.table import TableLearner
+from fedse.privacy.secure_sum import SecureSumOptions
 from fedse.protocols import StoredUpdate
 from fedse.runs.folder import RunFolder
-from fedse.types import ClientFailure, ClientUpdate, Encoded, Lesson, RoundTask, ServerState
+from fedse.types import Adapter, ClientFailure, ClientUpdate, Encoded, Lesson, RoundTask, ServerState
 
 HERE = Path(__file__).stem
 CLIENTS = {
@@ -221,6 +225,17 @@ def test_a_missing_site_voids_its_round_and_the_run_goes_on(three: Callable[...,
     events = [json.loads(line) for line in (result.folder / "events.jsonl").read_text().splitlines()]
     (told,) = [event["message"] for event in events if event.get("kind") == "void_sum"]
     assert told.startswith("round 1 is void: of its 3 participants") and told.endswith("and the run goes on.")
+    assert result.warnings == [
+        "In 1 of 2 rounds (1) the secure sum was void, and the shared adapter stayed as it was.",
+        "Void sums lacked the part of north in 1 of them (RuntimeError).",
+    ]
+
+
+def test_a_sum_that_nobody_was_asked_for_says_so() -> None:
+    asked = Adapter({"table": np.zeros(4, np.float32)})
+    summed = SummedUpdates(asked, CheckOptions(), Summing(SecureSumOptions(), frozenset({"east"})))
+    assert summed.usable(Replies(absent={"east": "Unreachable"}), ()) == []
+    assert summed.void == "nobody was asked to add to it"
 
 
 class Plain(LocalEngine):

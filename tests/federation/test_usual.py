@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from fedse.aggregators.check import some_state, some_updates
 from fedse.aggregators.mean import Mean
 from fedse.errors import BadAggregate
 from fedse.experiments.options import Experiment
-from fedse.federation.checks import CheckOptions
+from fedse.federation.checks import NOT_KEPT, CheckOptions
 from fedse.federation.exchange import Exchange, ParticipationOptions
 from fedse.federation.report import RoundReport
 from fedse.federation.round import run_round
@@ -146,6 +147,13 @@ def test_a_lone_client_is_compared_with_its_earlier_rounds(tmp_path: Path) -> No
     far = hostile(only, 9e5, only.client)
     said = one_round(Mean(), [far], tmp_path, earlier=[1.0])[1].refused
     assert list(said) == [only.client] and "more than checks.max_ratio = 100 times what is usual" in said[only.client]
+
+
+def test_an_update_of_which_its_site_keeps_nothing_is_not_used(tmp_path: Path) -> None:
+    first, *others = updates_for(Mean(), clients=3)
+    without, _ = one_round(Mean(), others, tmp_path)
+    following, report = one_round(Mean(), [replace(first, counts={"diverged": 1}), *others], tmp_path)
+    assert report.refused == {first.client: NOT_KEPT} and following.adapter.digest() == without.adapter.digest()
 
 
 @pytest.mark.slow

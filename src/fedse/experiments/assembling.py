@@ -205,6 +205,7 @@ def assemble(
         library=experiment.has_library,
         summing=summing,
         promotion=experiment.promotion,
+        learners=experiment.learners,
     )
     return Federation(experiment, folder, engine, server, lambda: sites.here().clients, beginning.adapter, components)
 

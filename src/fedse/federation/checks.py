@@ -15,6 +15,8 @@ from fedse.plugins import PluginOptions, described
 from fedse.types import ClientUpdate, Layout, ServerState, Vector
 
 NOT_FINITE = "of its values are not finite"
+NOT_KEPT = f"it is not kept, because some {NOT_FINITE}"
+"""What a client says of its own lesson."""
 UNCHANGED = "it equals the broadcast adapter: learning changed nothing"
 
 

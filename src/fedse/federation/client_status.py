@@ -15,6 +15,7 @@ class ClientStatus(StrEnum):
     NOTHING_TO_LEARN_FROM = "nothing to learn from yet"
     ABSTAINED = "the learner abstained"
     UNTOLD = "sent nothing, and does not tell why"
+    DIVERGED = "learning diverged: nothing of it is kept"
     KEPT = "learned for itself alone"
     MEASURED = "only measures"
 
@@ -29,6 +30,8 @@ def client_status(update: ClientUpdate, sent: bool, refused: bool = False) -> Cl
         return ClientStatus.UNTOLD
     if update.counts.get("only_measures"):
         return ClientStatus.MEASURED
+    if update.counts.get("diverged"):
+        return ClientStatus.DIVERGED
     if update.counts.get("learned_from") or update.counts.get("fresh"):
         return ClientStatus.KEPT
     return ClientStatus.ABSTAINED if update.counts.get("buffer") else ClientStatus.NOTHING_TO_LEARN_FROM

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
@@ -81,9 +81,11 @@ class Exchange:
         failed: Callable[[ClientFailure], None] = lambda _: None,
         joins: Mapping[str, int] | None = None,
         summing: Summing | None = None,
+        learners: Collection[str] | None = None,
     ) -> None:
         """`failed` hears of every client that says it could not do its task, and may raise. `joins` is the first round of
-        those clients that are not there from the beginning. With `summing` updates are added up under masks."""
+        those clients that are not there from the beginning. With `summing` updates are added up under masks.
+        `learners` are the clients that do not only measure; by default all."""
         self.engine = engine
         self.options = options
         self.seed = seed
@@ -91,6 +93,7 @@ class Exchange:
         self._failed = failed
         self._joins = joins or {}
         self.summing = summing
+        self.learners = frozenset(engine.clients if learners is None else learners)
         self._busy: dict[str, str] = {}
         self._gone: set[str] = set()
         self._absence = Absence(engine, 60 * options.absent_minutes)

@@ -16,7 +16,7 @@ from pathlib import Path
 from fedse.adapters.packing import pack
 from fedse.adapters.plan import plan_of, sent
 from fedse.errors import BadAggregate, NothingTrained
-from fedse.federation.checks import CheckOptions, unfit
+from fedse.federation.checks import NOT_KEPT, CheckOptions, unfit
 from fedse.federation.collected import Collected, SingleUpdates
 from fedse.federation.exchange import Exchange
 from fedse.federation.governance import Standing
@@ -68,6 +68,8 @@ def run_round(
         if (crossing := update.encoded.array if update.encoded else update.vector) is not None:
             crossed[update.client] = crossing.nbytes
         collected.take(update)
+        if update.counts.get("diverged"):
+            refused.setdefault(update.client, NOT_KEPT)
         return replace(update, vector=None, encoded=None)
 
     task = RoundTask(
@@ -82,7 +84,7 @@ def run_round(
     )
     answers = exchange.ask(exchange.invited(number), task, take)
     usable = collected.usable(answers, earlier)
-    if not usable and (why := fruitless(refused, answers, exchange.engine.clients)):
+    if not usable and (why := fruitless(refused, answers, exchange.learners)):
         raise NothingTrained(f"no update of round {number} could be used {why}")
     with during("aggregate"):
         diagnostics = dict(collected.before())

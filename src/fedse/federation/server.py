@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -72,8 +72,9 @@ class Server:
         library: bool = False,
         summing: Summing | None = None,
         promotion: PromotionOptions | None = None,
+        learners: Collection[str] | None = None,
     ) -> None:
-        """`mean_of_last`: of so many rounds the mean adapter is evaluated."""
+        """`mean_of_last`: of so many rounds the mean adapter is evaluated. `learners` do not only measure (default: all)."""
         self.run = run
         self.engine = engine
         self.aggregator = aggregator
@@ -85,7 +86,14 @@ class Server:
         self.library = library
         self.promotion = promotion
         self.exchange = Exchange(
-            engine, participation or ParticipationOptions(), seed, tracker, self._client_failed, joins, summing
+            engine,
+            participation or ParticipationOptions(),
+            seed,
+            tracker,
+            self._client_failed,
+            joins,
+            summing,
+            learners,
         )
         self._noted: dict[str, set[str]] | None = None
 

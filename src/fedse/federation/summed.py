@@ -110,11 +110,9 @@ class SummedUpdates:
     def _incomplete(self, answers: Replies) -> str:
         missing = [client for client in self._participants if client not in self._added]
         why = [f"{name}: {self.refused.get(name) or answers.absent.get(name, 'left out')}" for name in missing]
-        if not missing and self._participants:
-            return ""
-        return (
-            f"of its {len(self._participants)} participants some are missing ({'; '.join(why) or 'nobody was asked'})"
-        )
+        if not self._participants:
+            return "nobody was asked to add to it"
+        return f"of its {len(self._participants)} participants some are missing ({'; '.join(why)})" if missing else ""
 
     def _beyond(self, mean: Vector, earlier: Sequence[float]) -> str:
         """Why the mean cannot be used, if it cannot."""
