@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from fedse.adapters.finite import is_finite
 from fedse.adapters.packing import pack, unpack
 from fedse.adapters.plan import Plan, frozen, opened, private, sent
 from fedse.clients.guards import an_adapter, arrays
@@ -78,6 +79,8 @@ class ClientAdapters:
             start = replace(following, frozen=following.frozen | self._frozen(following, task.round).frozen)
             learned = yield start
             _check_learned(start, learned)
+            if not is_finite(learned):
+                return learned  # Nothing can be learned from it.
             try:
                 following = an_adapter(lessons.send(learned), "mix, `lessons`")
             except StopIteration as ended:
@@ -98,6 +101,14 @@ class ClientAdapters:
             return None
         with during("adapter"):
             return None if learned is None else pack(sent(learned, self.plan.in_round(task.round)))
+
+    def diverged(self, task: RoundTask, learned: Adapter) -> Vector | None:
+        """What the server is sent of an adapter that is not finite, of which nothing is kept. It refuses that, and says how
+        much of it is wrong; a part that looks sound is not sent, nor is anything of a client that shares nothing."""
+        if self.own is not None:
+            return None
+        vector = pack(sent(learned, self.plan.in_round(task.round)))
+        return None if np.isfinite(vector).all() else vector
 
     def _kept(self, broadcast: Sent) -> Tensors:
         return self._private.before(broadcast.behind + 1).tensors

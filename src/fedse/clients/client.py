@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 
+from fedse.adapters.finite import is_finite
 from fedse.adapters.plan import part_to_send, sent_layout
 from fedse.clients.adapters import ClientAdapters
 from fedse.clients.experience import Experience
@@ -127,7 +128,9 @@ class Client:
         judged = yield from asked_of(self.judge, self.judge.judge([*finished, *rescued], entering))
         lived = with_rewards([*explored, *rescued], judged)
         memory = self.experience.of_round(task.round, tested, lived[: len(explored)], lived[len(explored) :])
-        adapter, metrics = (yield from teach(self.adapters.lessons(task, found), memory)) or (None, {})
+        learned, metrics = (yield from teach(self.adapters.lessons(task, found), memory)) or (None, {})
+        # Whatever came of a lesson that diverged: as if there had been none, the client keeps what it had.
+        adapter = learned if learned is not None and is_finite(learned) else None
         again = {name: checked_measuring(name, probe.plan_learned(task)) for name, probe in self.learned_probes.items()}
         if adapter is not None and any(again.values()):
             played = iter((yield Play(self.adapters.learned(adapter), [*chain.from_iterable(again.values())])))
@@ -140,6 +143,9 @@ class Client:
         vector = self.adapters.leaving(task, memory.start, adapter, found)
         if adapter is not None:
             memory.note_learned(adapter)
+        elif learned is not None:
+            memory.note_diverged()
+            vector = self.adapters.diverged(task, learned)
         return self._release(task, scores, vector, memory.counts, metrics)
 
     def _meanwhile(self, task: RoundTask) -> Sequence[Ahead]:

@@ -192,6 +192,10 @@ class RoundMemory:
         finally:
             self._experience.buffer.close()
 
+    def note_diverged(self) -> None:
+        """Note that what came of the lesson is not kept."""
+        self.counts["diverged"] = 1
+
     def note_learned(self, adapter: Adapter) -> None:
         """Note that this came of the lesson."""
         assert self._lesson is not None

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedse.federation.shared import MOST_VALUES
-from fedse.privacy.names import COUNTS, METRICS, NOT_ALWAYS_COUNTED, OTHER, may_be_told
+from fedse.privacy.names import COUNTS, METRICS, NOT_ALWAYS_COUNTED, OTHER, YES_OR_NO, may_be_told
 from fedse.types import ClientUpdate, RoundTask, WorldScore
 
 UNKNOWN = 1_000_000
@@ -93,7 +93,8 @@ class Expected:
         _check_at_most("steps", counts["steps"], explored * MOST_STEPS)
         _check_at_most("invalid", counts["invalid"], counts["steps"])
         _check_at_most("agent_tokens", counts["agent_tokens"], explored * MOST_TOKENS)
-        _check_at_most("only_measures", counts["only_measures"], 1)
+        for name in YES_OR_NO:
+            _check_at_most(name, counts[name], 1)
         _check_at_most("hinted", counts["hinted"], explored)
         _check_at_most("prefixed", counts["prefixed"], explored)
         _check_at_most("hint_tokens", counts["hint_tokens"], counts["hinted"] * MOST_TOKENS)

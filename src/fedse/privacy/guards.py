@@ -14,6 +14,7 @@ from pydantic import Field
 from fedse.errors import TooMuchLeaves
 from fedse.plugins import PluginOptions
 from fedse.privacy.contents import contents
+from fedse.privacy.names import YES_OR_NO
 from fedse.types import ClientUpdate
 
 Told = Literal["exact", "rounded", "withheld"]
@@ -70,7 +71,7 @@ class RoundCounts:
 
     def __call__(self, update: ClientUpdate) -> ClientUpdate:
         counts = {
-            name: count if name == "only_measures" else count // self.step * self.step
+            name: count if name in YES_OR_NO else count // self.step * self.step
             for name, count in update.counts.items()
         }
         for whole, parts in (("explored", ("steps", "invalid", "agent_tokens")), ("hinted", ("hint_tokens",))):

@@ -17,7 +17,9 @@ from fedse.types import ClientUpdate, Shared, WorldScore
 
 T = TypeVar("T")
 OTHER = "other"
-NOT_ALWAYS_COUNTED = frozenset({"only_measures", "fresh", "hinted", "hint_tokens", "rescued", "prefixed"})
+YES_OR_NO = frozenset({"only_measures", "diverged"})
+"""Counts that are 0 or 1."""
+NOT_ALWAYS_COUNTED = frozenset({*YES_OR_NO, "fresh", "hinted", "hint_tokens", "rescued", "prefixed"})
 """Told where there is something to tell."""
 COUNTS = frozenset(
     {
