@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -88,6 +89,14 @@ class PrivatePart(AllOfIt):
     where = "personal"
 
 
+class Counting(PrivatePart):
+    lessons: ClassVar[list[tuple[str, int]]] = []
+
+    def learn(self, lesson: Lesson) -> Any:
+        type(self).lessons.append((lesson.trajectories[0].client, max(item.round for item in lesson.attempts)))
+        return super().learn(lesson)
+
+
 def own(folder: Path, client: str, number: int) -> Adapter:
     return read_adapter(folder / f"clients/{client}/adapters/{number:04d}")
 
@@ -158,6 +167,12 @@ def test_what_stays_with_a_client_is_what_it_had(mix: str, factored: Make, tmp_p
     assert all(np.isfinite(tensor).all() for path in kept for tensor in load_file(path).values())
     assert report(result.folder, 3)["diagnostics"]["contributed"] == ["east", "west"]
     assert result.warnings == []
+
+
+def test_no_lesson_follows_one_that_diverged(factored: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Counting, "lessons", [])
+    fedse.run(factored(mix="feddpa", learner=f"{HERE}:Counting", rounds=2), tmp_path)
+    assert Counter(Counting.lessons) == {("east", 1): 2, ("west", 1): 2, ("east", 2): 2, ("west", 2): 1}
 
 
 def test_a_learner_is_not_handed_what_diverged(table_experiment: Make, tmp_path: Path) -> None:
