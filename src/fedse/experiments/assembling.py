@@ -44,7 +44,7 @@ from fedse.runs import provenance
 from fedse.runs.folder import RunFolder
 from fedse.runs.reading import RunView
 from fedse.runs.trackers import Trackers
-from fedse.types import Adapter, Split
+from fedse.types import Adapter
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,10 +123,7 @@ class Federation:
         try:
             state = self.server.federate(self.experiment.rounds_to_play, self.initial_adapter, deadline)
             results: dict[str, Any] = {}
-            splits: list[Split] = (
-                ["validation", "test"] if self.experiment.evaluation.test_tasks != 0 else ["validation"]
-            )
-            for split in splits:
+            for split in self.experiment.closing_splits:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise Stopped
                 results[split] = self.server.evaluate_once(state.round, split)
