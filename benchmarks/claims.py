@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -65,7 +66,7 @@ def paired_by_task(ours: Sequence[Run], theirs: Sequence[Run], quantity: str) ->
         }
         for runs in both
     ]
-    return difference(arrays[0], arrays[1], [run.seed for run in ours])
+    return difference(arrays[0], arrays[1], [run.seed for run in ours], common)
 
 
 def by_counts(pairs: Sequence[tuple[Run, Run]]) -> tuple[dict[str, Any], float]:
@@ -204,8 +205,11 @@ def _p_of_one(run: Run, began: Run) -> dict[str, float | str]:
     if ours.keys() != theirs.keys():
         ours, theirs = run.by_world(), began.by_world()
     if ours and theirs:
-        apart = [int(own[task]) - int(theirs[place][task]) for place, own in ours.items() for task in own]
-        return {"p": _rough(sign_flip(apart)), "test": "McNemar"}
+        apart: Counter[str] = Counter()
+        for place, own in ours.items():
+            # Sites of one world may play the same task.
+            apart.update({task: int(own[task]) - int(theirs[place][task]) for task in own})
+        return {"p": _rough(sign_flip(list(apart.values()))), "test": "McNemar"}
     return {"p": _rough(_p_of_counts([(run, began)])), "test": "counts"}
 
 

@@ -4,7 +4,8 @@ python benchmarks/records.py docs/results/sharing_regimes.json runs/skin_local4_
     --recipe recipes/s_skin.yaml --set rounds=12 --set method=local_se --set learner.epochs=4
 
 A record has counts and costs alone, nothing of what was played; `benchmarks/unpaired.py` reads it as FILE/NAME. The recipe
-with the file's settings, those given here, and the run's name and seed has to be the experiment that the run was.
+with the file's settings, those given here, and the run's name and seed has to be the experiment that the run was; each of
+its sites has one world, and all were tested on as many tasks.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ def recorded(run: Path, recipe: Path, common: Sequence[str], settings: Sequence[
     own = [f"seed={experiment.seed}", *settings]
     if load_experiment(recipe, [*common, *own, f"name={experiment.name}"]) != experiment:
         raise SystemExit(f"{run}: it is not {recipe} with {', '.join([*common, *own])}.")
+    if several := [name for name, site in experiment.clients.items() if len(site.worlds) > 1]:
+        raise SystemExit(f"{run}: {several[0]} has several worlds, and a record has one for each site.")
     last = experiment.rounds
     if view.evaluation("test", last) is None:
         raise SystemExit(f"{run}: it has no test after round {last}.")
@@ -34,6 +37,7 @@ def recorded(run: Path, recipe: Path, common: Sequence[str], settings: Sequence[
         "commit": view.makers()[-1]["commit"],
         "recipe": str(recipe),
         "settings": own,
+        "worlds": {name: site.worlds[0].name for name, site in experiment.clients.items()},
         "validation_entering_each_round": [tried(report["evaluation"])["macro"] for report in reports],
         "validation_after_the_last_round": tried(view.evaluation("validation", last)),
         "test_after_the_last_round": tried(view.evaluation("test", last)),
@@ -52,10 +56,12 @@ def tried(evaluation: Any) -> dict[str, Any]:
     {'macro': 25.0, 'successes': {'maze': 5, 'wordle': 5}, 'episodes_per_world': 20}
     """
     rows = evaluation["worlds"]
+    if len({row["episodes"] for row in rows}) > 1:
+        raise SystemExit("Not all sites have as many tasks: a record has one number for all.")
     return {
         "macro": round(100 * sum(row["success"] for row in rows) / len(rows), 1),
         "successes": {row["client"]: row["successes"] for row in rows},
-        "episodes_per_world": min(row["episodes"] for row in rows),
+        "episodes_per_world": rows[0]["episodes"],
     }
 
 

@@ -59,14 +59,14 @@ def of_run(path: Path) -> Counts:
 
 
 def of_record(path: Path) -> Counts:
-    """Here each site counts by itself: a record does not tell which of them have one world."""
     kept = json.loads(path.parent.read_text())["runs"]
     if path.name not in kept:
         raise SystemExit(f"{path.parent} has no record of {path.name}; it has {', '.join(kept)}.")
-    test = kept[path.name]["test_after_the_last_round"]
-    return {
-        site: (won / test["episodes_per_world"], test["episodes_per_world"]) for site, won in test["successes"].items()
-    }
+    test, worlds = kept[path.name]["test_after_the_last_round"], kept[path.name]["worlds"]
+    tasks = test["episodes_per_world"]
+    return counts_of(
+        [{"world": worlds[site], "episodes": tasks, "success": won / tasks} for site, won in test["successes"].items()]
+    )
 
 
 def macro(counts: Counts) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,35 @@ import yaml
 import fedse
 from fedse.apps.site_file import load_site
 from fedse.errors import BadInput
-from fedse.experiments.old_keys import RENAMED, with_new_names
+from fedse.experiments.old_keys import with_new_names
 from fedse.experiments.options import Experiment, experiment_of, load_experiment
+from fedse.page.shown import Shown
 from fedse.runs import record
 from fedse.runs.manifest import read_manifest, write_manifest
+from fedse.runs.reading import RunView
 
 EXPERIMENT = {"name": "old", "model": "tiny", "clients": {"maze": {"worlds": ["maze"]}}}
-
-
+RENAMED = {
+    "evaluation.between": "tasks_per_round",
+    "participation.share": "fraction",
+    "participation.least": "min_clients",
+    "buffer.cap": "max_trajectories",
+    "buffer.per_task": "max_per_task",
+    "limits.error_share": "max_error_share",
+    "limits.broken": "on_errors",
+    "learner.batch": "batch_size",
+    "learner.clip": "max_grad_norm",
+    "learner.proximal": "proximal_mu",
+    "sending.secure_sum.least": "min_sites",
+    "mix.least": "min_silhouette",
+    "judge.most": "max_tokens",
+}
+"""What runs and files out there have, which no edit of the table in the package changes."""
+PATHS = {
+    "learner": "fedse.learners.imitation:Imitation",
+    "mix": "fedse.mixes.clustered:Clustered",
+    "judge": "fedse.judges.few_tokens:FewTokens",
+}
 NAMED = {"mix": "clustered", "judge": "few_tokens"}
 """Plug-ins that have to be chosen before their keys are looked at."""
 
@@ -66,6 +88,15 @@ def test_a_file_with_what_there_was_before_a_mix_is_told_the_mix_and_a_run_keeps
     assert with_new_names({"personal": {"rank": 0}}) == {}
 
 
+@pytest.mark.parametrize("value", [{"rank": 0}, {}])
+def test_a_file_that_had_no_private_adapters_is_told_to_leave_the_key_out(value: Any, tmp_path: Path) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text(yaml.safe_dump({**EXPERIMENT, "personal": value}))
+    with pytest.raises(BadInput, match=r"personal: leave this key out: rank 0 stood for no private adapter") as refused:
+        load_experiment(path)
+    assert "called" not in str(refused.value)
+
+
 def test_a_key_that_another_plug_in_never_had_is_unknown_to_it(tmp_path: Path) -> None:
     path = tmp_path / "old.yaml"
     path.write_text(yaml.safe_dump({**EXPERIMENT, "mix": {"name": "personal", "least": 1}}))
@@ -82,6 +113,36 @@ def test_options_of_another_plug_in_are_left_as_they_are() -> None:
     assert with_new_names(content) == {**content, "evaluation": {"tasks_per_round": 2}}
 
 
+@pytest.mark.parametrize(
+    ("old", "path"), [(old, PATHS[old.split(".")[0]]) for old in RENAMED if old.split(".")[0] in PATHS]
+)
+def test_a_class_that_was_stored_by_its_path_is_the_one_with_the_short_name(old: str, path: str) -> None:
+    group, key = old.split(".")
+    assert with_new_names({group: {"name": path, key: 1}}) == {group: {"name": path, RENAMED[old]: 1}}
+
+
+def test_a_path_to_another_class_of_fedse_or_to_none_is_left_as_it_is() -> None:
+    for name in (
+        "fedse.mixes.common_step:CommonStep",
+        "fedse.mixes.clustered:Nobody",
+        "fedse.nowhere:Clustered",
+        ["x"],
+    ):
+        content = {"mix": {"name": name, "least": 1}}
+        assert with_new_names(content) == content
+
+
+def test_to_look_at_a_run_loads_no_class_of_somebodys_own_for_an_old_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "somebodys_mix.py").write_text("class Mix: ...")
+    monkeypatch.syspath_prepend(tmp_path)
+    mix = {"name": "somebodys_mix:Mix", "least": 1}
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump({**EXPERIMENT, "mix": mix}))
+    assert experiment_of(tmp_path, stored=True).mix.options == {"least": 1}
+    assert "somebodys_mix" not in sys.modules
+
+
 def test_a_sites_file_with_an_old_key_is_told_the_new_one(tmp_path: Path) -> None:
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(EXPERIMENT))
     own = {"name": "maze", "hub": "localhost:9092", "worlds": ["maze"], "secure_sum": {"sites": {"a": "b"}, "least": 2}}
@@ -90,14 +151,9 @@ def test_a_sites_file_with_an_old_key_is_told_the_new_one(tmp_path: Path) -> Non
         load_site(tmp_path / "site.yaml")
 
 
-def test_a_run_that_was_stored_under_old_names_is_resumed_to_the_same_adapter(
-    table_experiment: Any, tmp_path: Path
-) -> None:
-    make = {"evaluation": {"tasks": 4, "tasks_per_round": 2, "test_tasks": 3}, "participation": {"min_clients": 2}}
-    whole = fedse.run(table_experiment(rounds=3, **make), tmp_path / "whole")
-    stopped = fedse.run(table_experiment(rounds=2, **make), tmp_path / "old")
-    path = stopped.folder / "experiment.yaml"
-    content = yaml.safe_load(path.read_text())
+def with_old_names(content: dict[str, Any]) -> set[str]:
+    """Writes an experiment's keys as they once were; which ones."""
+    written = set()
     for old, new in RENAMED.items():
         *groups, key = old.split(".")
         options = content
@@ -105,11 +161,39 @@ def test_a_run_that_was_stored_under_old_names_is_resumed_to_the_same_adapter(
             options = options[group] or {}
         if new in options:
             options[key] = options.pop(new)
+            written.add(old)
+    return written
+
+
+LIBRARY = {
+    "mix": {"name": "clustered", "min_silhouette": 0.2},
+    "judge": {"name": PATHS["judge"], "weight": 0.4, "max_tokens": 60},
+}
+SUM = {"sending": {"secure_sum": {"min_sites": 2}}, "participation": {"min_clients": 2}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reached"),
+    [(LIBRARY, {"mix.least", "judge.most"}), (SUM, {"sending.secure_sum.least", "participation.least"})],
+    ids=["library", "sum"],
+)
+def test_a_run_that_was_stored_under_old_names_is_resumed_to_the_same_adapter(
+    changes: dict[str, Any], reached: set[str], factored: Any, tmp_path: Path
+) -> None:
+    make = {"evaluation": {"tasks": 4, "tasks_per_round": 2, "test_tasks": 3}, **changes}
+    whole = fedse.run(factored(rounds=3, **make), tmp_path / "whole")
+    stopped = fedse.run(factored(rounds=2, **make), tmp_path / "old")
+    path = stopped.folder / "experiment.yaml"
+    as_today = path.read_text()
+    content = yaml.safe_load(as_today)
+    assert with_old_names(content) >= {"evaluation.between", *reached}
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     manifest = stopped.folder / "manifest.json"
     write_manifest(manifest, {**read_manifest(manifest), "experiment": record.file_digest(path)})
 
-    assert experiment_of(stopped.folder).evaluation.tasks_per_round == 2
-    resumed = fedse.run(table_experiment(rounds=3, **make), tmp_path / "old")
+    assert experiment_of(stopped.folder).to_yaml() == as_today
+    view = RunView.existing(stopped.folder)
+    assert Shown.of(view).experiment.to_yaml() == Shown.of(view, own_worlds=True).experiment.to_yaml() == as_today
+    resumed = fedse.run(factored(rounds=3, **make), tmp_path / "old")
     assert resumed.adapter.digest() == whole.adapter.digest()
-    assert "tasks_per_round: 2" in path.read_text() and "between" not in path.read_text()
+    assert path.read_text() == as_today.replace("rounds: 2\n", "rounds: 3\n")

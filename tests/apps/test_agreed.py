@@ -119,6 +119,7 @@ def test_an_experiment_that_keeps_to_what_was_agreed_is_worked_for(agreed: str, 
         ("rounds: true", "asks for rounds = 9, and this site agreed to True"),
         ("learner.epoch: 1", "agreed.learner.epoch: learner has no key 'epoch'"),
         ("modle.name: nano", "agreed.modle.name: the experiment has no key 'modle'; did you mean 'model'"),
+        ("buffer.cap: 9", "agreed.buffer.cap: 'cap' is called `max_trajectories` now"),
         ("model: {name: table}", "agreed.model: give a value, {at_most: NUMBER} or {one_of: .VALUES.}"),
         ("rounds: {at_most: many}", "agreed.rounds: at_most needs a number"),
     ],
@@ -128,6 +129,18 @@ def test_an_experiment_that_asks_for_something_else_is_refused_with_a_sentence(
 ) -> None:
     with pytest.raises(BadInput, match=why):
         load_site(site(tmp_path, f"agreed: {{{agreed}}}\n"))
+
+
+def test_a_key_that_was_agreed_to_under_an_old_name_is_told_the_new_one(tmp_path: Path) -> None:
+    """Of the options of a plug-in too, and only of the one that had the key."""
+    summed = EXPERIMENT.replace("name: small", "name: small\nsending: {secure_sum: {min_sites: 2}}")
+    with pytest.raises(BadInput, match=r"agreed\.sending\.secure_sum\.least: 'least' is called `min_sites` now\."):
+        load_site(site(tmp_path, "agreed: {sending.secure_sum.least: 3}\n", summed))
+    judged = EXPERIMENT.replace("aggregator: mean", "judge: few_tokens")
+    with pytest.raises(BadInput, match=r"agreed\.judge\.most: 'most' is called `max_tokens` now\."):
+        load_site(site(tmp_path, "agreed: {judge.most: 3}\n", judged))
+    with pytest.raises(BadInput, match=r"agreed\.mix\.least: mix has no key 'least'"):
+        load_site(site(tmp_path, "agreed: {mix.least: 3}\n"))
 
 
 @pytest.mark.parametrize(

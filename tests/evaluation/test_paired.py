@@ -124,3 +124,35 @@ def test_seeds_that_disagree_widen_the_interval() -> None:
     assert same.macro_interval == pytest.approx((0.2, 0.2))
     assert unsure.macro_interval[0] < 0 < unsure.macro == pytest.approx(0.2)
     assert unsure.by_seed == pytest.approx({0: 0.6, 1: 0.2, 2: -0.2})
+
+
+def test_a_task_that_several_sites_play_counts_once() -> None:
+    """A copy of a site says nothing new: without the tasks' names it would halve the p-value's exponent."""
+    random = np.random.default_rng(3)
+    ours, theirs = (random.random((2, 40)) < share for share in (0.6, 0.45))
+    once = difference({"east": ours.astype(float)}, {"east": theirs.astype(float)}, [1, 2])
+    names = {"east": [f"task {at}" for at in range(40)], "west": [f"task {at}" for at in range(40)]}
+    both = [{site: side.astype(float) for site in names} for side in (ours, theirs)]
+    twice = difference(*both, [1, 2], names)
+    assert twice.p == once.p and twice.macro_interval == once.macro_interval
+    apart = difference(*both, [1, 2], {"east": names["east"], "west": [f"other {at}" for at in range(40)]})
+    assert apart.p < once.p and _width(apart.macro_interval) < 0.85 * _width(once.macro_interval)
+    assert difference(*both, [1, 2]).macro_interval == apart.macro_interval
+
+
+def test_tasks_that_only_some_sites_played_are_drawn_with_the_others() -> None:
+    random = np.random.default_rng(4)
+    ours, theirs = ((random.random((3, 30)) < share).astype(float) for share in (0.6, 0.45))
+    names = [f"task {at}" for at in range(30)]
+    found = difference(
+        {"east": ours, "west": ours[:, 2:]},
+        {"east": theirs, "west": theirs[:, 2:]},
+        [1, 2, 3],
+        {"east": names, "west": names[2:]},
+    )
+    alone = difference({"east": ours}, {"east": theirs}, [1, 2, 3], {"east": names})
+    assert found.macro_interval == pytest.approx(alone.macro_interval, abs=0.03) and found.tasks == 58
+
+
+def _width(interval: tuple[float, float]) -> float:
+    return interval[1] - interval[0]

@@ -204,6 +204,25 @@ def test_news_arrive_without_a_reload(browser: Chromium, server: PageServer) -> 
     assert_calm(browser, server)
 
 
+@pytest.mark.parametrize("place", ["halfway/compare?runs=small,halfway", "small/compare?runs=small,halfway"])
+def test_a_comparison_follows_a_run_that_goes_on(browser: Chromium, server: PageServer, place: str) -> None:
+    """The one that the page is about, or another."""
+    folder = RunFolder.existing(server.answers.runs["halfway"].run.path)
+    folder.lock()
+    visit(browser, server, place)
+    browser.wait("document.body.innerText.includes('(1 of 2 rounds are complete)')")
+    browser.eval("window.same = true")
+    folder.unlock()
+    make_run(folder.path.parent, name="halfway", method="local_se")
+    try:
+        rounds = "[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.startsWith('local_se'))"
+        browser.wait(f"!document.body.innerText.includes('rounds are complete') && {rounds}")
+        assert browser.eval("window.same")
+    finally:
+        folder.fall_back(1, [])
+    assert_calm(browser, server)
+
+
 def test_it_is_readable_in_the_dark_and_on_a_telephone(browser: Chromium, server: PageServer) -> None:
     row = server.answers.runs["small"].catalogue.page({"client": "west"})["rows"][0]
     try:

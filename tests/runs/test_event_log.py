@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import fedse
-from fedse.errors import NothingTrained
+from fedse.errors import NothingTrained, ServerFailed
 from fedse.events import (
     KINDS,
     VERSION,
@@ -173,11 +173,11 @@ def test_a_run_that_stops_says_why_until_it_goes_on(
         with monkeypatch.context() as patched, pytest.raises(type(error)):
             patched.setattr(Server, "evaluate_once", broken)
             fedse.run(experiment, tmp_path)
-        return RunView.existing(tmp_path / "table").stopped()
+        return RunView.existing(tmp_path / "table").told_stop()
 
     assert why(NothingTrained("nothing was learned.")) == "nothing was learned."
     assert str(why(KeyboardInterrupt())).startswith("it was interrupted; ")
-    unforeseen = str(why(ValueError("what an agent said")))
-    assert unforeseen.startswith("ValueError, ") and "agent" not in unforeseen
+    for error in (ValueError("what an agent said"), ServerFailed("answered with status 422: what an agent said")):
+        assert why(error) == f"{type(error).__name__}; what it said was shown where the run was started."
     fedse.run(experiment, tmp_path)
-    assert RunView.existing(tmp_path / "table").stopped() is None
+    assert RunView.existing(tmp_path / "table").told_stop() is None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedse.errors import BadInput
+from fedse.experiments.old_keys import new_name
 from fedse.experiments.options import Experiment
 from fedse.plugins.finding import nearest
 
@@ -54,10 +55,13 @@ def _refuse(path: Path, key: str, found: Any, wanted: str) -> None:
 
 
 def _at(path: Path, content: Any, key: str) -> Any:
-    for position, step in enumerate(key.split(".")):
+    steps = key.split(".")
+    for position, step in enumerate(steps):
         if not isinstance(content, Mapping) or step not in content:
             known = list(content) if isinstance(content, Mapping) else []
-            before = ".".join(key.split(".")[:position]) or "the experiment"
+            if new := new_name(steps[: position + 1], known):
+                raise BadInput(f"{path}: agreed.{key}: '{step}' is called `{new}` now.")
+            before = ".".join(steps[:position]) or "the experiment"
             raise BadInput(
                 f"{path}: agreed.{key}: {before} has no key '{step}'; {nearest(step, known)}known: "
                 f"{', '.join(known) or 'none'}."

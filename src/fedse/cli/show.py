@@ -42,6 +42,7 @@ def show(
     from fedse.evaluation.forgetting import forgetting
     from fedse.evaluation.learned_shares import learned_shares
     from fedse.evaluation.side_by_side import side_by_side
+    from fedse.experiments.completion import why_stopped
     from fedse.experiments.methods import in_words
     from fedse.experiments.running import stored_experiment
     from fedse.federation.refusals import refusals_of
@@ -74,7 +75,7 @@ def show(
     if picture is not None:
         _draw_drift(console, remembered, folder, picture)
     warn(console, refusals_of(folder))
-    if (why := folder.stopped()) and in_use(folder.path) is False:
+    if (why := why_stopped(folder)) and in_use(folder.path) is False:
         warn(console, [f"The run stopped before it was done: {why}"])
     for path in folder.missing():
         console.print(f"{path} is missing: the tables are without it.", soft_wrap=True, markup=False)

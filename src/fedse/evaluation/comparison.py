@@ -127,7 +127,7 @@ def compare(runs: Sequence[Measured], against: str = "", all_pairs: bool = False
             notes.append(f"{ours.label} and {theirs.label} have no seed in common: their first seeds are paired.")
     if any(len(group.runs) == 1 for group in groups):
         notes.append("A method with one seed: what is said of it holds for this run; another seed may differ.")
-    return Comparison(groups, _pairs(chosen), notes)
+    return Comparison(groups, _pairs(chosen, tasks), notes)
 
 
 def label_groups(runs: Sequence[Measured]) -> dict[str, list[Measured]]:
@@ -260,7 +260,7 @@ def _reference(groups: Sequence[Group], against: str) -> Group:
     raise BadInput(f"--against {against}: these runs are {'; '.join(group.label for group in groups)}.")
 
 
-def _pairs(chosen: Sequence[tuple[Group, Group]]) -> list[Pair]:
+def _pairs(chosen: Sequence[tuple[Group, Group]], tasks: Mapping[str, Sequence[str]]) -> list[Pair]:
     found: list[tuple[Group, Group, list[int], Difference]] = []
     for ours, theirs in chosen:
         seeds = sorted(set(ours.seeds) & set(theirs.seeds))
@@ -269,7 +269,7 @@ def _pairs(chosen: Sequence[tuple[Group, Group]]) -> list[Pair]:
         else:
             seeds = [ours.seeds[0]]
             of_ours, of_theirs = _rows(ours, ours.seeds[:1]), _rows(theirs, theirs.seeds[:1])
-        found.append((ours, theirs, seeds, difference(of_ours, of_theirs, seeds)))
+        found.append((ours, theirs, seeds, difference(of_ours, of_theirs, seeds, tasks)))
     overall = holm([item.p for *_, item in found])
     worlds = iter(holm([world.p for *_, item in found for world in item.by_world.values()]))
     return [

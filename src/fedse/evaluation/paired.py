@@ -2,8 +2,8 @@
 
 The difference of a task is a sum over seeds of (success of one) - (success of the other). If the methods were equally
 good, each task's difference could as well have had the other sign. `sign_flip` counts over all signs how often the sum is at
-least as far from zero as the one that was seen. With one seed this is the exact McNemar test; several seeds of one task
-stay together, because they are not independent.
+least as far from zero as the one that was seen. With one seed this is the exact McNemar test. What is not independent stays
+together: several seeds of one task, and one task that several sites played, as sites of one world do.
 
 That test takes the seeds as they are: it answers whether *these runs* differ on other tasks. Two runs of one method differ
 too, by the luck of what they explored. So whether *methods* differ also takes an interval over seeds and tasks drawn again.
@@ -11,6 +11,7 @@ too, by the luck of what they explored. So whether *methods* differ also takes a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -91,21 +92,34 @@ class Difference:
     tasks: int
 
 
-def difference(ours: Mapping[str, Array], theirs: Mapping[str, Array], seeds: Sequence[int]) -> Difference:
-    """Successes (0 or 1) of two methods by world, each with a row for every seed and a column for every task."""
-    apart = {world: ours[world] - theirs[world] for world in ours}
+def difference(
+    ours: Mapping[str, Array],
+    theirs: Mapping[str, Array],
+    seeds: Sequence[int],
+    tasks: Mapping[str, Sequence[str]] | None = None,
+) -> Difference:
+    """Successes (0 or 1) of two methods by world, each with a row for every seed and a column for every task.
+
+    `tasks` names the columns: a name that several worlds have is a task that was played in all of them.
+    """
+    apart = {name: ours[name] - theirs[name] for name in ours}
+    columns = {
+        name: list((tasks or {}).get(name, [f"{name} {at}" for at in range(apart[name].shape[1])])) for name in apart
+    }
     worlds = list(apart.values())
     every = np.concatenate(worlds, axis=1)
-    macro, micro = _resampled(worlds)
+    macro, micro = _resampled(apart, columns)
     return Difference(
         macro=float(np.mean([world.mean() for world in worlds])),
         macro_interval=_middle(macro),
         micro=float(every.mean()),
         micro_interval=_middle(micro),
-        p=sign_flip(every.sum(axis=0).astype(int).tolist()),
+        p=sign_flip(_by_task(apart, columns)),
         by_world={
             name: InOneWorld(
-                float(world.mean()), _middle(_resampled([world])[0]), sign_flip(world.sum(axis=0).astype(int).tolist())
+                float(world.mean()),
+                _middle(_resampled({name: world}, columns)[0]),
+                sign_flip(world.sum(axis=0).astype(int).tolist()),
             )
             for name, world in apart.items()
         },
@@ -114,19 +128,49 @@ def difference(ours: Mapping[str, Array], theirs: Mapping[str, Array], seeds: Se
     )
 
 
-def _resampled(worlds: Sequence[Array]) -> tuple[Array, Array]:
-    """Means over worlds and over tasks when seeds, and within each world tasks, are drawn again with replacement."""
+def _by_task(apart: Mapping[str, Array], columns: Mapping[str, Sequence[str]]) -> list[int]:
+    """Sums over seeds, and over the worlds in which a task was played."""
+    found: Counter[str] = Counter()
+    for name, world in apart.items():
+        found.update(dict(zip(columns[name], world.sum(axis=0).astype(int).tolist(), strict=True)))
+    return list(found.values())
+
+
+def _resampled(apart: Mapping[str, Array], columns: Mapping[str, Sequence[str]]) -> tuple[Array, Array]:
+    """Means over worlds and over tasks when seeds, and the tasks of worlds that share any, are drawn again with
+    replacement."""
     random = generator("bootstrap of paired differences")
-    seeds = worlds[0].shape[0]
+    seeds = next(iter(apart.values())).shape[0]
     of_seeds = random.multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES) / seeds
-    sums = []
-    for world in worlds:
-        tasks = world.shape[1]
-        of_tasks = random.multinomial(tasks, np.full(tasks, 1 / tasks), RESAMPLES)
-        sums.append(((of_seeds @ world) * of_tasks).sum(axis=1))
-    counts = [world.shape[1] for world in worlds]
+    sums, counts = [], []
+    for names, tasks in _played_together({name: columns[name] for name in apart}):
+        drawn = random.multinomial(len(tasks), np.full(len(tasks), 1 / len(tasks)), RESAMPLES)
+        place = {task: at for at, task in enumerate(tasks)}
+        for name in names:
+            of_tasks = drawn[:, [place[task] for task in columns[name]]]
+            sums.append(((of_seeds @ apart[name]) * of_tasks).sum(axis=1))
+            # None of its tasks is drawn only where a world has hardly any: then it says nothing.
+            counts.append(np.maximum(of_tasks.sum(axis=1), 1))
     macro = np.mean([total / count for total, count in zip(sums, counts, strict=True)], axis=0)
-    return macro, np.sum(sums, axis=0) / sum(counts)
+    return macro, np.sum(sums, axis=0) / np.sum(counts, axis=0)
+
+
+def _played_together(columns: Mapping[str, Sequence[str]]) -> list[tuple[list[str], list[str]]]:
+    """Worlds that have a task in common, with all tasks that one of them has.
+
+    >>> _played_together({"east": ["a", "b"], "maze": ["c"], "west": ["b", "d"]})
+    [(['east', 'west'], ['a', 'b', 'd']), (['maze'], ['c'])]
+    """
+    groups: list[tuple[list[str], list[str]]] = []
+    for name, own in columns.items():
+        joined = [group for group in groups if not set(group[1]).isdisjoint(own)]
+        names = [other for group in joined for other in group[0]]
+        tasks = dict.fromkeys(task for group in joined for task in group[1]) | dict.fromkeys(own)
+        # In the place of the first: the order in which worlds are drawn does not depend on whom they are joined with.
+        at = groups.index(joined[0]) if joined else len(groups)
+        groups = [group for group in groups if group not in joined]
+        groups.insert(at, ([*names, name], list(tasks)))
+    return groups
 
 
 def _middle(values: Array) -> tuple[float, float]:

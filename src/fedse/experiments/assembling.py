@@ -14,7 +14,16 @@ from fedse.adapters.plan import plan_of
 from fedse.aggregators.rule import SUM_AND_SQUARES
 from fedse.clients.client import Client
 from fedse.engines.local import LocalEngine
-from fedse.errors import FedseError, Stopped
+from fedse.errors import (
+    BadAggregate,
+    CannotWrite,
+    GpuFull,
+    NothingTrained,
+    Stopped,
+    SwapFailed,
+    TooFewClients,
+    TooManyErrors,
+)
 from fedse.evaluation.curves import curves, macro
 from fedse.evaluation.plot import draw_run
 from fedse.events import RunStopped
@@ -35,7 +44,7 @@ from fedse.runs import provenance
 from fedse.runs.folder import RunFolder
 from fedse.runs.reading import RunView
 from fedse.runs.trackers import Trackers
-from fedse.types import Adapter, Split
+from fedse.types import Adapter
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,10 +123,7 @@ class Federation:
         try:
             state = self.server.federate(self.experiment.rounds_to_play, self.initial_adapter, deadline)
             results: dict[str, Any] = {}
-            splits: list[Split] = (
-                ["validation", "test"] if self.experiment.evaluation.test_tasks != 0 else ["validation"]
-            )
-            for split in splits:
+            for split in self.experiment.closing_splits:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise Stopped
                 results[split] = self.server.evaluate_once(state.round, split)
@@ -143,17 +149,28 @@ class Federation:
 MakeEngine = Callable[[Sites], Engine]
 
 
+_QUOTING_NOBODY = (
+    BadAggregate,
+    CannotWrite,
+    GpuFull,
+    NothingTrained,
+    SwapFailed,
+    TooFewClients,
+    TooManyErrors,
+)
+
+
 def _why(error: BaseException) -> str:
-    """For whoever looks at the run later. Of an error that nobody foresaw only the kind: its text may hold anything."""
+    """For whoever looks at the run later, trackers included: no text that may quote an agent, a world or a server."""
     go_on = "the command that started the run goes on with it."
     match error:
         case Stopped():
             return f"its time was over; {go_on}"
         case KeyboardInterrupt():
             return f"it was interrupted; {go_on}"
-        case FedseError():
+        case _ if isinstance(error, _QUOTING_NOBODY):
             return str(error)
-    return f"{type(error).__name__}, an error that was not foreseen; whoever started the run saw all of it."
+    return f"{type(error).__name__}; what it said was shown where the run was started."
 
 
 def assemble(

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from fedse.errors import BadInput
-from fedse.experiments.old_keys import new_name
+from fedse.experiments.old_keys import advice
 from fedse.plugins import nearest
 from fedse.storage.strict_yaml import KeyPath, parse_value
 from fedse.visible import short
@@ -99,8 +99,8 @@ def _problems(errors: Sequence[Any], at: KeyPath, model: type[BaseModel]) -> Ite
             yield from _problems(context["errors"], where, context["model"])
         elif item["type"] == "extra_forbidden":
             known = _keys_beside(model, item["loc"])
-            if new := new_name(where, known):
-                yield where, f"this key is called `{new}` now."
+            if told := advice(where, known, item["input"]):
+                yield where, told
                 continue
             hint = nearest(short(where[-1]), known)
             listed = f"Known keys: {', '.join(known)}." if known else _NO_OPTIONS

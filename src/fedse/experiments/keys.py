@@ -26,6 +26,7 @@ from fedse.privacy.door import SendingOptions
 from fedse.privacy.names import METRICS
 from fedse.probes.evaluation import EvaluationOptions
 from fedse.storage.strict_yaml import to_yaml
+from fedse.types import Split
 
 POOLED = "pooled"
 """Name of the client that holds the worlds of all the others."""
@@ -226,6 +227,11 @@ class ExperimentKeys(PluginOptions):
     @property
     def rounds_to_play(self) -> int:
         return self.rounds if self.learning else 0
+
+    @property
+    def closing_splits(self) -> tuple[Split, ...]:
+        """On what the adapter after the last round is evaluated."""
+        return ("validation", "test") if self.evaluation.test_tasks != 0 else ("validation",)
 
     @property
     def holdings(self) -> dict[str, dict[str, Origin]]:

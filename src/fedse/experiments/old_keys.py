@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
+
+from fedse.errors import FedseError
+from fedse.plugins import known as known_plugins
+from fedse.plugins import resolve
 
 RENAMED: Mapping[str, str] = {
     "evaluation.between": "tasks_per_round",
@@ -37,6 +42,14 @@ def new_name(where: Sequence[Any], known: Sequence[str]) -> str:
     return new if new in known else ""
 
 
+def advice(where: Sequence[Any], known: Sequence[str], value: Any) -> str:
+    """What to do about an old key and its value in a file; empty for a key that there never was."""
+    new = new_name(where, known)
+    if new and tuple(where) == (_PERSONAL,) and isinstance(value, Mapping) and not value.get("rank"):
+        return "leave this key out: rank 0 stood for no private adapter, and there is none without `mix`."
+    return f"this key is called `{new}` now." if new else ""
+
+
 def with_new_names(content: Mapping[str, Any]) -> dict[str, Any]:
     """What a run stored under older names, under today's."""
     found = _with_mix(content)
@@ -50,10 +63,25 @@ def _renamed(content: dict[str, Any], groups: Sequence[str], key: str, new: str)
     if not groups:
         return content if new in content else {new if name == key else name: value for name, value in content.items()}
     group, options = groups[0], content.get(groups[0])
+    if not isinstance(options, Mapping):
+        return content
     own = _OF_PLUGIN.get(group)
-    if not isinstance(options, Mapping) or (own is not None and options.get("name", own) != own):
+    if own is not None and (key not in options or not _is_plugin(group, options.get("name", own), own)):
         return content
     return {**content, group: _renamed(dict(options), groups[1:], key, new)}
+
+
+def _is_plugin(kind: str, name: Any, own: str) -> bool:
+    """Whether a name or a path means this plug-in of fedse. To look at a run must not load code of somebody else's that it
+    names."""
+    if name == own:
+        return True
+    path = known_plugins(kind).get(name, name) if isinstance(name, str) else ""
+    if not path.startswith("fedse."):
+        return False
+    with suppress(FedseError):
+        return resolve(kind, path) is resolve(kind, own)
+    return False
 
 
 def _with_mix(content: Mapping[str, Any]) -> dict[str, Any]:

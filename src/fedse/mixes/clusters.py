@@ -18,7 +18,7 @@ Groups = list[list[int]]
 
 
 def clusters(distances: Matrix, min_silhouette: float) -> Groups:
-    """The groups, each in order; everybody in one where no division has a silhouette of at least `least`."""
+    """The groups, each in order; everybody in one where no division has a silhouette of at least `min_silhouette`."""
     together = [list(range(len(distances)))]
     rated = [(silhouette(distances, groups), groups) for groups in _stages(distances)]
     best, groups = max(rated, key=lambda each: each[0], default=(0.0, together))

@@ -13,6 +13,7 @@ from fedse.evaluation.measured import has_evaluation
 from fedse.experiments.measuring import SPLITS, places, read_runs, tasks_of
 from fedse.page.overview import means
 from fedse.page.shown import Shown
+from fedse.runs.in_use import in_use
 
 _CURVE = ("adapter", "macro", "macro_interval")
 
@@ -26,6 +27,8 @@ def compared(runs: Mapping[str, Shown], against: str) -> dict[str, Any]:
         raise BadInput(
             f"{sites[0]} does not have the trajectories of all its clients here: compare runs of one machine."
         )
+    # Looked at first: who was told that nothing goes on does not ask again.
+    running = any(in_use(run.run.path) for run in runs.values())
     ready = {name: run for name, run in runs.items() if any(has_evaluation(run.run, split) for split in SPLITS)}
     unfinished = {name: run for name, run in runs.items() if name not in ready}
     if ready:
@@ -39,6 +42,7 @@ def compared(runs: Mapping[str, Shown], against: str) -> dict[str, Any]:
             raise BadInput("these runs have no world in common: compare runs with equal worlds.")
     shown = {name: run for name, run in unfinished.items() if _has(run, worlds, like)}
     found["unfinished"] = [{"label": name, "means": [_means(run, worlds)]} for name, run in shown.items()]
+    found["running"] = running
     found["notes"] = [*(_waiting(name, run, name in shown) for name, run in unfinished.items()), *found["notes"]]
     return found
 

@@ -9,6 +9,7 @@ from typing import Any
 from fedse.evaluation.curves import curves
 from fedse.evaluation.metrics import wilson
 from fedse.evaluation.paired import macro_interval
+from fedse.experiments.completion import why_stopped
 from fedse.experiments.methods import in_words
 from fedse.federation.refusals import refusals
 from fedse.page.progress import Progress
@@ -198,7 +199,7 @@ def _unfinished(shown: Shown, progress: Progress) -> list[dict[str, Any]]:
 
 
 def _stopped(shown: Shown, progress: Progress, within: bool) -> list[dict[str, Any]]:
-    why = shown.run.stopped()
+    why = why_stopped(shown.run)
     if not within and why is None:
         return []
     where = "in this round, before it was complete" if within else "before it was done"

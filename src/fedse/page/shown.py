@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from fedse.experiments.options import Experiment, load_experiment
+from fedse.experiments.options import Experiment, experiment_of
 from fedse.experiments.running import stored_experiment
 from fedse.page.catalogue import Catalogue
 from fedse.page.drawings import Drawings
@@ -29,7 +29,7 @@ class Shown:
         """Looking at somebody's run loads no code that it names, unless its own worlds are asked for."""
         experiment = stored_experiment(run)
         if own_worlds:
-            experiment = load_experiment(run.path / "experiment.yaml")
+            experiment = experiment_of(run.path)
         return cls(run, experiment, run.path.resolve().name)
 
     @property

@@ -142,8 +142,8 @@ class RunView:
             if not found:
                 time.sleep(pause)
 
-    def stopped(self) -> str | None:
-        """Why its latest start did not come to the end; None if it did, goes on, or was killed."""
+    def told_stop(self) -> str | None:
+        """Why its latest start did not come to the end, in the words of its log; None if it did, goes on, or was killed."""
         why = None
         for logged in self.events():
             match logged.event:

@@ -17,7 +17,6 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -25,8 +24,8 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from fedse.errors import BadInput, RunConflict
-from fedse.evaluation.measured import has_evaluation
+from fedse.errors import BadInput
+from fedse.experiments.completion import is_complete
 from fedse.experiments.file import explain, override
 from fedse.experiments.keys import NAME
 from fedse.experiments.methods import Method
@@ -73,14 +72,7 @@ class Cell:
 
     def is_complete(self) -> bool:
         """All rounds, and the evaluations that follow the last one."""
-        if self.rounds_done() != self.experiment.rounds_to_play:
-            return False
-        run = RunView.existing(self.folder)
-        splits = ["validation", "test"] if self.experiment.evaluation.test_tasks != 0 else ["validation"]
-        # A run that goes on sets aside what is damaged, and measures again.
-        with suppress(RunConflict):
-            return all(has_evaluation(run, split) for split in splits)
-        return False
+        return self.rounds_done() is not None and is_complete(RunView.existing(self.folder), self.experiment)
 
 
 def read_sweep(path: Path, settings: Sequence[str] = ()) -> tuple[Sweep, dict[str, Any], dict[KeyPath, str]]:

@@ -6,7 +6,7 @@ import { Compare } from "./compare.js";
 import { Left } from "./left.js";
 import { Overview } from "./overview.js";
 import { Dialog, Empty, link } from "./parts.js";
-import { openSource, useView } from "./source.js";
+import { LOOK, openSource, pause, useView } from "./source.js";
 import { Trajectories } from "./trajectories.js";
 import { Trajectory } from "./trajectory.js";
 
@@ -49,8 +49,6 @@ function usePlace() {
   return [place, go];
 }
 
-const LOOK = 5000;
-
 // Counts up whenever something happened in the run, not more than a few times per second, and now and then while it goes on:
 // the end of a process is no event, and a site keeps no log of them.
 function useNews(run, place, running) {
@@ -64,7 +62,7 @@ function useNews(run, place, running) {
         setTimeout(() => {
           waiting = 0;
           setVersion((number) => number + 1);
-        }, Math.max(300, 10 * source.took));
+        }, pause(source, "overview", 300));
     });
     return () => {
       clearTimeout(waiting);
@@ -122,7 +120,8 @@ function Shown({ view, run, runs, found, asked, version, go }) {
   if (view === "trajectories") return html`<${Trajectories} ...${given} />`;
   if (view === "trajectory") return html`<${Trajectory} ...${given} />`;
   if (view === "left") return html`<${Left} ...${given} />`;
-  if (view === "compare") return html`<${Compare} runs=${runs} ...${given} />`;
+  // Only a whole round moves a curve.
+  if (view === "compare") return html`<${Compare} runs=${runs} ...${given} version=${`${found?.running} ${found?.done}`} />`;
   return html`<${Overview} run=${run} found=${found} />`;
 }
 

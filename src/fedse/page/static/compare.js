@@ -3,11 +3,11 @@ import { html } from "./htm.js";
 import * as f from "./format.js";
 import { Legend, LineChart, Numbers, useWidth } from "./chart.js";
 import { Empty, link, Panel } from "./parts.js";
-import { useView } from "./source.js";
+import { useViewOfRuns } from "./source.js";
 
-export function Compare({ source, run, runs, asked, go }) {
+export function Compare({ source, run, runs, asked, version, go }) {
   const chosen = asked.runs ? asked.runs.split(",") : runs.map(({ name }) => name);
-  const { found, error, loading } = useView(source, run, "compare", { runs: chosen.join(","), against: asked.against || "" });
+  const { found, error, loading } = useViewOfRuns(source, run, "compare", { runs: chosen.join(","), against: asked.against || "" }, version);
   const toggle = (name) => {
     const next = chosen.includes(name) ? chosen.filter((one) => one !== name) : runs.map((one) => one.name).filter((one) => chosen.includes(one) || one === name);
     // Labels depend on what is compared.

@@ -2,10 +2,11 @@
 import { useEffect, useState } from "./htm.js";
 
 const PAGE = 50;
+export const LOOK = 5000; // Milliseconds between two looks at a run that goes on, where no event tells.
 
 class Live {
   live = true;
-  took = 0; // Milliseconds that the last overview took: who watches a run must not slow it down.
+  took = {}; // Milliseconds that the last answer of each view took: who watches a run must not slow it down.
 
   async runs() {
     return (await this.ask("api/runs")).runs;
@@ -14,7 +15,7 @@ class Live {
   async view(run, view, asked = {}) {
     const began = performance.now();
     const found = await this.ask(`api/${encodeURIComponent(run)}/${view}?${new URLSearchParams(asked)}`);
-    if (view === "overview") this.took = performance.now() - began;
+    this.took[view] = performance.now() - began;
     return found;
   }
 
@@ -102,6 +103,11 @@ export function openSource() {
   return inside ? new Report(JSON.parse(inside.textContent)) : new Live();
 }
 
+// At least so many milliseconds, and so many that a tenth of the time at most is spent on answers.
+export function pause(source, view, least) {
+  return Math.max(least, 10 * (source.took[view] || 0));
+}
+
 // What a view shows; what it showed before stays until the new is there.
 export function useView(source, run, view, asked, version = 0) {
   const [state, setState] = useState({});
@@ -117,4 +123,17 @@ export function useView(source, run, view, asked, version = 0) {
     };
   }, [wanted, version]);
   return { ...state, loading: state.wanted !== wanted };
+}
+
+// A view of several runs, each of which may go on: it is asked again only after its answer has come, for it may take longer
+// than the time between two events.
+export function useViewOfRuns(source, run, view, asked, version) {
+  const [looks, setLooks] = useState(0);
+  const shown = useView(source, run, view, asked, `${version} ${looks}`);
+  useEffect(() => {
+    if (!source.live || !shown.found?.running) return undefined;
+    const waiting = setTimeout(() => setLooks((number) => number + 1), pause(source, view, LOOK));
+    return () => clearTimeout(waiting);
+  }, [shown.found]);
+  return shown;
 }
