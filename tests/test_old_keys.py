@@ -192,6 +192,7 @@ def test_a_run_that_was_stored_under_old_names_is_resumed_to_the_same_adapter(
     write_manifest(manifest, {**read_manifest(manifest), "experiment": record.file_digest(path)})
 
     assert experiment_of(stopped.folder).to_yaml() == as_today
+    assert load_experiment(path).to_yaml() == as_today, "the file that fedse names for resuming"
     view = RunView.existing(stopped.folder)
     assert Shown.of(view).experiment.to_yaml() == Shown.of(view, own_worlds=True).experiment.to_yaml() == as_today
     resumed = fedse.run(factored(rounds=3, **make), tmp_path / "old")

@@ -78,7 +78,10 @@ def load_experiment(path: str | Path, settings: Sequence[str] = (), stored: bool
 
     One that a run has `stored` is read without the classes of its authors' own plug-ins, to look at results.
     """
-    content, places = read_yaml(Path(path))
+    given = Path(path)
+    if given.name == "experiment.yaml" and (given.parent / "manifest.json").is_file():
+        return experiment_of(given.parent, settings, stored)
+    content, places = read_yaml(given)
     override(content, settings, places)
     return validated(content, places, stored)
 
