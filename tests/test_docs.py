@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from fedse.cli.reference import render
@@ -65,6 +68,28 @@ def test_the_experiment_with_all_examples_runs_and_ends_above_the_floor(contribu
     assert sum(item.round == 0 for item in kept) == 5, "the shorter half of ten demonstrations"
     closing = json.loads((contributed / "runs/all_examples/evaluations/validation-0003.json").read_text())
     assert all(row["success"] > row["floor"] + 0.3 for row in closing["worlds"])
+
+
+def test_the_objective_and_the_tracker_that_contributing_shows_run_and_do_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, content in BLOCK.findall((ROOT / "CONTRIBUTING.md").read_text()):
+        (tmp_path / name).write_text(content)
+    done = fedse("run", "focal.yaml", "--set", "model.name=tiny", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = (tmp_path / "runs/focal/durations.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["1", "2"]
+
+    monkeypatch.syspath_prepend(tmp_path)
+    objective = importlib.import_module("focal").FocalLoss()
+    scores = np.log([0.1, 0.5, 0.9])
+    (found,) = objective.weigh([SimpleNamespace(now=scores)]).weights
+
+    def loss(at: int, step: float) -> float:
+        return objective.weigh([SimpleNamespace(now=scores + step * np.eye(3)[at])]).loss
+
+    wanted = [(loss(at, -1e-6) - loss(at, 1e-6)) / 2e-6 for at in range(3)]
+    assert found == pytest.approx(wanted, rel=1e-6) and found[0] > found[1] > found[2]
 
 
 def test_the_reference_is_what_fedse_reference_prints() -> None:

@@ -99,7 +99,7 @@ def test_old_replies_within_the_band_are_learned_and_their_share_is_told(tiny: A
     start = tiny.initial_adapter(0)
     known = by_the_network(tiny, start, [item for item in shown if item.round == 1])
     middle = float(np.median(known))
-    learner = FamiliarImitation(tiny, above=middle, most=1.0, **{**OPTIONS, "batch_size": 8})
+    learner = FamiliarImitation(tiny, min_familiarity=middle, max_familiarity=1.0, **{**OPTIONS, "batch_size": 8})
     learner.enter(2)
     learned = learner.learn(Lesson(start, shown, 7))
     assert learned is not None
@@ -114,19 +114,26 @@ def test_old_replies_within_the_band_are_learned_and_their_share_is_told(tiny: A
 
 def test_where_everything_is_familiar_it_is_imitation(tiny: Any, shown: list[Trajectory]) -> None:
     start = tiny.initial_adapter(0)
-    plain, all_of_it = Imitation(tiny, **OPTIONS), FamiliarImitation(tiny, above=0.0, most=1.0, **OPTIONS)
+    plain, all_of_it = (
+        Imitation(tiny, **OPTIONS),
+        FamiliarImitation(tiny, min_familiarity=0.0, max_familiarity=1.0, **OPTIONS),
+    )
     for learner in (plain, all_of_it):
         learner.enter(3)
     ours, theirs = (learner.learn(Lesson(start, shown, 7)) for learner in (all_of_it, plain))
     assert ours is not None and theirs is not None
     for name, tensor in theirs[0].tensors.items():
         assert np.allclose(ours[0].tensors[name], tensor, atol=1e-5), name
-    strict = FamiliarImitation(tiny, above=0.999, most=1.0, **OPTIONS)
+    strict = FamiliarImitation(tiny, min_familiarity=0.999, max_familiarity=1.0, **OPTIONS)
     strict.enter(3)
     nothing = strict.learn(Lesson(start, shown, 7))
     assert nothing is not None and nothing[0].digest() == start.digest(), "nothing counts, and nothing moves"
 
 
 def test_an_empty_band_is_refused(tiny: Any) -> None:
-    with pytest.raises((BadInput, ValueError), match="must be below `most`"):
-        build("learner", Choice(kind="learner", name="familiar", options={"above": 0.9, "most": 0.5}), tiny)
+    with pytest.raises((BadInput, ValueError), match="must be below `max_familiarity`"):
+        build(
+            "learner",
+            Choice(kind="learner", name="familiar", options={"min_familiarity": 0.9, "max_familiarity": 0.5}),
+            tiny,
+        )

@@ -21,13 +21,23 @@ RENAMED: Mapping[str, str] = {
     "learner.batch": "batch_size",
     "learner.clip": "max_grad_norm",
     "learner.proximal": "proximal_mu",
+    "learner.above": "min_familiarity",
+    "learner.most": "max_familiarity",
     "sending.secure_sum.least": "min_sites",
     "mix.least": "min_silhouette",
     "judge.most": "max_tokens",
 }
 """By where a key stood, the name that it has there now."""
-_OF_PLUGIN: Mapping[str, str] = {"learner": "imitation", "mix": "clustered", "judge": "few_tokens"}
-"""Whose the renamed keys of a slot are; a plug-in of somebody's own may call its options as it likes."""
+_OF_PLUGIN: Mapping[str, str] = {
+    "learner.batch": "imitation",
+    "learner.clip": "imitation",
+    "learner.proximal": "imitation",
+    "learner.above": "familiar",
+    "learner.most": "familiar",
+    "mix.least": "clustered",
+    "judge.most": "few_tokens",
+}
+"""Whose option a renamed key is; a plug-in of somebody's own may call its options as it likes."""
 _BY_END = {tuple(old.split(".")[-2:]): new for old, new in RENAMED.items()}
 _PERSONAL = "personal"
 """What there was before there was a `mix`, whose first variant it became."""
@@ -55,8 +65,16 @@ def with_new_names(content: Mapping[str, Any]) -> dict[str, Any]:
     found = _with_mix(content)
     for old, new in RENAMED.items():
         *groups, key = old.split(".")
-        found = _renamed(found, groups, key, new)
+        own = _OF_PLUGIN.get(old)
+        if own is None or _chooses(found, groups[0], key, own):
+            found = _renamed(found, groups, key, new)
     return found
+
+
+def _chooses(content: Mapping[str, Any], kind: str, key: str, own: str) -> bool:
+    """Whether a run's plug-in of a kind is this one, and has the key."""
+    options = content.get(kind)
+    return isinstance(options, Mapping) and key in options and _is_plugin(kind, options.get("name", own), own)
 
 
 def _renamed(content: dict[str, Any], groups: Sequence[str], key: str, new: str) -> dict[str, Any]:
@@ -64,9 +82,6 @@ def _renamed(content: dict[str, Any], groups: Sequence[str], key: str, new: str)
         return content if new in content else {new if name == key else name: value for name, value in content.items()}
     group, options = groups[0], content.get(groups[0])
     if not isinstance(options, Mapping):
-        return content
-    own = _OF_PLUGIN.get(group)
-    if own is not None and (key not in options or not _is_plugin(group, options.get("name", own), own)):
         return content
     return {**content, group: _renamed(dict(options), groups[1:], key, new)}
 

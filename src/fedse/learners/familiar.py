@@ -18,15 +18,17 @@ from fedse.types import Lesson
 class FamiliarOptions(ImitationOptions):
     """The band is the paper's: a perplexity from 1 / 0.95 up to 1 / 0.5."""
 
-    above: float = Field(default=0.5, ge=0, le=1)
-    """A remembered reply counts if the geometric mean of its tokens' probabilities is above this."""
-    most: float = Field(default=0.95, ge=0, le=1)
-    """And if it is not above this."""
+    min_familiarity: float = Field(default=0.5, ge=0, le=1)
+    """A remembered reply counts if its familiarity, the geometric mean of its tokens' probabilities, is above this."""
+    max_familiarity: float = Field(default=0.95, ge=0, le=1)
+    """And if its familiarity is not above this."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        if self.above >= self.most:
-            raise ValueError(f"`above` ({self.above}) must be below `most` ({self.most})")
+        if self.min_familiarity >= self.max_familiarity:
+            raise ValueError(
+                f"`min_familiarity` ({self.min_familiarity}) must be below `max_familiarity` ({self.max_familiarity})"
+            )
         return self
 
 
@@ -46,4 +48,4 @@ class FamiliarImitation(Imitation):
 
     def objective(self, cases: Sequence[Case]) -> Objective:
         del cases  # Nothing depends on what else is in the round.
-        return FamiliarReplay(self.options.above, self.options.most)
+        return FamiliarReplay(self.options.min_familiarity, self.options.max_familiarity)

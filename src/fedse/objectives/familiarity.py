@@ -38,8 +38,8 @@ def familiarity(example: Example, log_probs: Values) -> Values:
 class FamiliarReplay(Objective):
     """The mean likelihood of what is new and of old replies within a band of familiarity."""
 
-    above: float
-    most: float
+    lowest: float
+    highest: float
 
     def refers_to(self, example: CreditedExample, known: bool) -> bool:
         del known  # Bounds are sharp, and rounding could cross one.
@@ -58,7 +58,7 @@ class FamiliarReplay(Objective):
         if not item.example.replayed:
             return np.ones(len(item.now), dtype=np.bool_)
         found = familiarity(item.example, item.before)
-        return np.asarray((found > self.above) & (found <= self.most))
+        return np.asarray((found > self.lowest) & (found <= self.highest))
 
 
 def _by_reply(example: Example, counted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
