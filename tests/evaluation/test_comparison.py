@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from fedse.errors import BadInput
 from fedse.evaluation.compare_plot import curve
-from fedse.evaluation.comparison import SURE, Pair, compare, label_groups, to_json
+from fedse.evaluation.comparison import SURE, Group, Pair, compare, label_groups, to_json
 from fedse.evaluation.measured import Cost, Measured
 
 RANDOM = np.random.default_rng(0)
@@ -149,6 +150,24 @@ def test_only_common_tasks_count_and_the_reader_is_told() -> None:
     assert any("one seed" in note for note in found.notes)
     broken = measured("local", tasks=60, errors=2)
     assert any("2 episodes ended in an error" in note for note in compare([long, broken]).notes)
+
+
+def test_a_second_site_with_the_same_tasks_makes_no_interval_narrower() -> None:
+    run = measured("fed_se")
+    (name,) = run.worlds
+    other = {f"other {task}": success for task, success in run.worlds[name].items()}
+    alone, same, apart = (
+        compare([replace(run, worlds=worlds), replace(run, seed=1, worlds=worlds)]).groups[0]
+        for worlds in (
+            {name: run.worlds[name]},
+            {name: run.worlds[name], "west": run.worlds[name]},
+            {name: run.worlds[name], "west": other},
+        )
+    )
+    for kind in (Group.macro, Group.micro):
+        share, (low, high) = kind(alone)
+        assert kind(same)[0] == share and kind(same)[1] == pytest.approx((low, high))
+        assert kind(apart)[1][1] - kind(apart)[1][0] < 0.8 * (high - low)
 
 
 def test_what_cannot_be_compared_is_refused() -> None:

@@ -223,9 +223,15 @@ def _stopped(folder: Path) -> bool:
     return any("stopped in this round" in item["text"] for item in told["problems"])
 
 
-def row(adapter: int, successes: int, episodes: int = 20, floor: float = 0.1) -> dict[str, Any]:
+def row(adapter: int, successes: int, episodes: int = 20, floor: float = 0.1, world: str = "maze") -> dict[str, Any]:
     return {
-        **{"adapter": adapter, "successes": successes, "episodes": episodes, "success": successes / episodes},
+        **{
+            "world": world,
+            "adapter": adapter,
+            "successes": successes,
+            "episodes": episodes,
+            "success": successes / episodes,
+        },
         **{"interval": wilson(successes, episodes), "floor": floor, "ceiling": 1.0},
     }
 
@@ -250,6 +256,15 @@ def test_a_few_lucky_tasks_are_not_clearly_above_the_floor() -> None:
 def test_means_count_only_rounds_in_which_all_were_measured() -> None:
     found = means({"a": [row(0, 10), row(1, 20)], "b": [row(0, 5, 50)]})
     assert [(point["adapter"], point["macro"], point["micro"]) for point in found] == [(0, 0.3, 15 / 70)]
+
+
+def test_a_second_site_of_a_world_makes_no_interval_narrower_and_one_of_another_world_does() -> None:
+    (alone,) = means({"a": [row(0, 10)]})
+    (same,) = means({"a": [row(0, 10)], "b": [row(0, 10)]})
+    (other,) = means({"a": [row(0, 10)], "b": [row(0, 10, world="textcraft")]})
+    for kind in ("macro_interval", "micro_interval"):
+        assert same[kind] == pytest.approx(alone[kind])
+        assert other[kind][1] - other[kind][0] < 0.8 * (alone[kind][1] - alone[kind][0])
 
 
 def test_progress_tells_what_is_done_what_is_left_and_what_went_wrong() -> None:

@@ -14,13 +14,13 @@ import numpy as np
 from fedse.errors import BadInput
 from fedse.evaluation.measured import Measured
 from fedse.evaluation.metrics import wilson
-from fedse.evaluation.paired import Array, Difference, difference, holm, macro_interval
+from fedse.evaluation.paired import Array, Difference, difference, holm, macro_interval, played_together
 
 SURE = 0.05
 DEFINITION = (
     "success of each task, greedy, frozen; 95 % Wilson intervals with each task as one trial; macro interval by square and "
-    "add; p: exact sign-flip test over tasks (McNemar's with one seed), Holm-corrected; intervals of differences by "
-    "bootstrap of seeds and, within worlds, of tasks"
+    "add, sites with the same tasks as one; p: exact sign-flip test over tasks (McNemar's with one seed), Holm-corrected; "
+    "intervals of differences by bootstrap of seeds and, within worlds, of tasks"
 )
 _BEHIND_A_WORD = ("learning", "exploring", "sharing", "pooled")
 _NO_DIFFERENCE = ("engine",)
@@ -35,6 +35,8 @@ class Group:
     runs: Sequence[Measured]
     successes: Mapping[str, Array]
     """By world: a row for every run, a column for every task."""
+    tasks: Mapping[str, Sequence[str]]
+    """By world: the names of the columns."""
 
     @property
     def seeds(self) -> list[int]:
@@ -46,13 +48,16 @@ class Group:
         return share, wilson(share * tasks, tasks)
 
     def macro(self) -> tuple[float, tuple[float, float]]:
-        found = [self.world(name) for name in self.successes]
-        shares = [share for share, _ in found]
-        return sum(shares) / len(shares), macro_interval(shares, [bounds for _, bounds in found])
+        found = {name: self.world(name) for name in self.successes}
+        shares = [share for share, _ in found.values()]
+        played = {name: at for at, (names, _) in enumerate(played_together(self.tasks)) for name in names}
+        bounds = macro_interval(shares, [bounds for _, bounds in found.values()], [played[name] for name in found])
+        return sum(shares) / len(shares), bounds
 
     def micro(self) -> tuple[float, tuple[float, float]]:
-        every = np.concatenate(list(self.successes.values()), axis=1)
-        return float(every.mean()), wilson(float(every.mean()) * every.shape[1], every.shape[1])
+        share = float(np.concatenate(list(self.successes.values()), axis=1).mean())
+        trials = len({task for tasks in self.tasks.values() for task in tasks})
+        return share, wilson(share * trials, trials)
 
     def macro_by_seed(self) -> dict[int, float]:
         return {
@@ -105,7 +110,7 @@ def compare(runs: Sequence[Measured], against: str = "", all_pairs: bool = False
     notes: list[str] = []
     labelled = label_groups(runs)
     tasks = _common_tasks(runs, notes)
-    groups = [Group(label, members, _successes(members, tasks)) for label, members in labelled.items()]
+    groups = [Group(label, members, _successes(members, tasks), tasks) for label, members in labelled.items()]
     for run in runs:
         if run.errors:
             notes.append(f"{run.name}: {run.errors} episodes ended in an error; their tasks are left out everywhere.")

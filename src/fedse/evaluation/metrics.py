@@ -63,11 +63,27 @@ def summarise(scores: Iterable[tuple[str, WorldScore]]) -> dict[str, Any]:
         "worlds": rows,
         "macro": sum(entry["success"] for entry in counted) / len(counted) if counted else None,
         "micro": successes / episodes if episodes else None,
-        "micro_interval": wilson(successes, episodes),
+        "micro_interval": micro_interval(counted),
         "episodes": episodes,
-        "definition": "success as each world defines it; greedy decoding; adapter frozen; 95 % Wilson intervals; "
-        "macro = mean over rows, micro = all episodes together; episodes that ended in an error are counted apart",
+        "definition": "success as each world defines it; greedy decoding; adapter frozen; 95 % Wilson intervals, with each "
+        "task as one trial; macro = mean over rows, micro = all episodes together; episodes that ended in an error are "
+        "counted apart",
     }
+
+
+def micro_interval(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """Of the share of all episodes together. Sites of one world play the same tasks, which are not new trials for each.
+
+    >>> one = {"world": "maze", "episodes": 25, "successes": 17}
+    >>> micro_interval([one, one]) == micro_interval([one]) == wilson(17, 25)
+    True
+    """
+    trials: dict[str, int] = {}
+    for entry in rows:
+        trials[entry["world"]] = max(trials.get(entry["world"], 0), entry["episodes"])
+    episodes, successes = (sum(entry[key] for entry in rows) for key in ("episodes", "successes"))
+    tasks = sum(trials.values())
+    return wilson(successes * tasks / episodes if episodes else 0, tasks)
 
 
 def row(client: str, item: WorldScore) -> dict[str, Any]:

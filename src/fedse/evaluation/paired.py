@@ -12,7 +12,7 @@ too, by the luck of what they explored. So whether *methods* differ also takes a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import NamedTuple
@@ -60,12 +60,24 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def macro_interval(shares: Sequence[float], intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """An interval of the plain mean of shares from the intervals of the shares (square and add, after Newcombe)."""
+def macro_interval(
+    shares: Sequence[float], intervals: Sequence[tuple[float, float]], played: Sequence[Hashable] = ()
+) -> tuple[float, float]:
+    """An interval of the plain mean of shares from the intervals of the shares (square and add, after Newcombe).
+
+    `played` says which tasks each share is of. Shares of the same tasks err together, at worst all by their whole intervals.
+
+    >>> macro_interval([0.5, 0.5], [(0.4, 0.6), (0.4, 0.6)], ["maze", "maze"])
+    (0.4, 0.6)
+    """
+    below: dict[Hashable, float] = {}
+    above: dict[Hashable, float] = {}
+    for share, (low, high), tasks in zip(shares, intervals, played or range(len(shares)), strict=True):
+        below[tasks] = below.get(tasks, 0.0) + share - low
+        above[tasks] = above.get(tasks, 0.0) + high - share
     mean = sum(shares) / len(shares)
-    below = sqrt(sum((share - low) ** 2 for share, (low, _) in zip(shares, intervals, strict=True))) / len(shares)
-    above = sqrt(sum((high - share) ** 2 for share, (_, high) in zip(shares, intervals, strict=True))) / len(shares)
-    return max(0.0, mean - below), min(1.0, mean + above)
+    down, up = (sqrt(sum(error**2 for error in errors.values())) / len(shares) for errors in (below, above))
+    return max(0.0, mean - down), min(1.0, mean + up)
 
 
 class InOneWorld(NamedTuple):
@@ -143,7 +155,7 @@ def _resampled(apart: Mapping[str, Array], columns: Mapping[str, Sequence[str]])
     seeds = next(iter(apart.values())).shape[0]
     of_seeds = random.multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES) / seeds
     sums, counts = [], []
-    for names, tasks in _played_together({name: columns[name] for name in apart}):
+    for names, tasks in played_together({name: columns[name] for name in apart}):
         drawn = random.multinomial(len(tasks), np.full(len(tasks), 1 / len(tasks)), RESAMPLES)
         place = {task: at for at, task in enumerate(tasks)}
         for name in names:
@@ -155,10 +167,10 @@ def _resampled(apart: Mapping[str, Array], columns: Mapping[str, Sequence[str]])
     return macro, np.sum(sums, axis=0) / np.sum(counts, axis=0)
 
 
-def _played_together(columns: Mapping[str, Sequence[str]]) -> list[tuple[list[str], list[str]]]:
+def played_together(columns: Mapping[str, Sequence[str]]) -> list[tuple[list[str], list[str]]]:
     """Worlds that have a task in common, with all tasks that one of them has.
 
-    >>> _played_together({"east": ["a", "b"], "maze": ["c"], "west": ["b", "d"]})
+    >>> played_together({"east": ["a", "b"], "maze": ["c"], "west": ["b", "d"]})
     [(['east', 'west'], ['a', 'b', 'd']), (['maze'], ['c'])]
     """
     groups: list[tuple[list[str], list[str]]] = []

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedse.evaluation.curves import curves
-from fedse.evaluation.metrics import wilson
+from fedse.evaluation.metrics import micro_interval, wilson
 from fedse.evaluation.paired import macro_interval
 from fedse.experiments.completion import why_stopped
 from fedse.experiments.methods import in_words
@@ -85,9 +85,11 @@ def means(found: Mapping[str, Rows]) -> list[dict[str, Any]]:
             {
                 "adapter": adapter,
                 "macro": sum(shares) / len(shares),
-                "macro_interval": macro_interval(shares, [row["interval"] for row in rows]),
+                "macro_interval": macro_interval(
+                    shares, [row["interval"] for row in rows], [row["world"] for row in rows]
+                ),
                 "micro": successes / episodes,
-                "micro_interval": wilson(successes, episodes),
+                "micro_interval": micro_interval(rows),
                 "episodes": episodes,
                 "floor": sum(row["floor"] for row in rows) / len(rows),
                 "ceiling": _mean([row["ceiling"] for row in rows]),
