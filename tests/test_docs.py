@@ -13,10 +13,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fedse import load_experiment, run
 from fedse.cli.reference import render
 from fedse.experience.buffer import read_file
 from fedse.plugins.shipped import KNOWN
 from fedse_command import command
+from short_maze import SHORT_MAZE
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -75,12 +77,22 @@ def test_the_objective_and_the_tracker_that_contributing_shows_run_and_do_what_i
 ) -> None:
     for name, content in BLOCK.findall((ROOT / "CONTRIBUTING.md").read_text()):
         (tmp_path / name).write_text(content)
-    done = fedse("run", "focal.yaml", "--set", "model.name=tiny", folder=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = (tmp_path / "runs/focal/durations.csv").read_text().splitlines()
+    monkeypatch.syspath_prepend(tmp_path)
+    small = [
+        "model.name=tiny",
+        "start.name=demonstrations",
+        "start.tasks=3",
+        "exploration.tasks=1",
+        "evaluation.tasks=1",
+    ]
+    short = ["policy.reply_tokens=4", f"clients.maze.worlds={json.dumps([{**SHORT_MAZE, 'turn_limit': 5}])}"]
+    # In this process: most of what a command would take is to import a language model's libraries.
+    folder = run(load_experiment(tmp_path / "focal.yaml", [*small, *short]), tmp_path / "runs").folder
+    report = json.loads((folder / "rounds/0002/report.json").read_text())
+    assert report["clients"]["maze"]["metrics"]["loss"] > 0
+    rows = (folder / "durations.csv").read_text().splitlines()
     assert [row.split(",")[0] for row in rows] == ["1", "2"]
 
-    monkeypatch.syspath_prepend(tmp_path)
     objective = importlib.import_module("focal").FocalLoss()
     scores = np.log([0.1, 0.5, 0.9])
     (found,) = objective.weigh([SimpleNamespace(now=scores)]).weights
@@ -127,8 +139,6 @@ def test_rates_are_written_with_per() -> None:
 
 
 def test_recipes_are_valid() -> None:
-    from fedse import load_experiment
-
     recipes = sorted((ROOT / "recipes").glob("*.yaml"))
     assert recipes
     for recipe in recipes:
