@@ -214,6 +214,13 @@ def test_the_command_tells_each_client_or_why_not(
     assert not list(tmp_path.glob("*/evaluations/audit-*"))
 
 
+def test_a_run_without_demonstrations_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
+    folder = fedse.run(experiment(start="none", learner={"epochs": 1}), tmp_path).folder
+    refused = CliRunner().invoke(app, ["audit", str(folder)])
+    assert refused.exit_code == 2 and "auditing" not in refused.stderr
+    assert "began without demonstrations" in " ".join(refused.stderr.split())
+
+
 class Halved:
     """A mix that plays with something else than what is broadcast."""
 

@@ -86,6 +86,15 @@ def test_a_label_names_a_setting_so_that_no_other_can_be_meant() -> None:
     assert list(label_groups([*shown_most, runs[0]]))[-1] == "fed_se, start=none"
 
 
+def test_where_no_value_is_that_of_most_every_label_has_its_own() -> None:
+    swept = [measured("fed_se", name=f"n{tasks}", settings={"exploration.tasks": tasks}) for tasks in (10, 20)]
+    assert list(label_groups(swept)) == ["fed_se, tasks=10", "fed_se, tasks=20"]
+    unlike = [measured("fed_se", settings={"rounds": 4}), measured("local_se", settings={"rounds": 2})]
+    assert list(label_groups(unlike)) == ["fed_se, rounds=4", "local_se, rounds=2"]
+    mixed = [measured("fed_se"), measured("fed_se", name="own", settings={"mix.name": "personal"})]
+    assert list(label_groups(mixed)) == ["fed_se", "fed_se, mix=personal"]
+
+
 def test_runs_that_are_rounded_differently_are_one_method_and_the_reader_is_told() -> None:
     runs = [measured("fed_se", seed, roundings={"policy.slots": slots}) for seed, slots in ((0, 64), (1, 256))]
     found = compare([*runs, measured("local", roundings={"policy.slots": 64})])

@@ -42,10 +42,10 @@ class Candidates:
 def candidates(client: Client, rounds: Sequence[int], elsewhere: Collection[Ids], context: int) -> list[Candidates]:
     """Of each world of a client that took part in `rounds`; `elsewhere` is what other clients remember."""
     buffer = client.experience.buffer
+    begun = began_with(buffer)
     try:
         learned = {item.token_ids: item for number in rounds for item in buffer.read(number)}
         attempted = {(item.world, item.task) for item in buffer.attempts(max(rounds, default=0) + 1)}
-        begun = _begun(buffer)
     finally:
         buffer.close()
     known = {*elsewhere, *(ids for ids, item in learned.items() if item.purpose is not Purpose.DEMONSTRATE)}
@@ -54,9 +54,12 @@ def candidates(client: Client, rounds: Sequence[int], elsewhere: Collection[Ids]
     ]
 
 
-def _begun(buffer: Buffer) -> dict[tuple[str, str], Ids]:
+def began_with(buffer: Buffer) -> dict[tuple[str, str], Ids]:
     """What the buffer began with, by world and task. Canaries are not of the expert's kind."""
-    return {(item.world, item.task): item.token_ids for item in buffer.read(0) if item.category != CATEGORY}
+    try:
+        return {(item.world, item.task): item.token_ids for item in buffer.read(0) if item.category != CATEGORY}
+    finally:
+        buffer.close()
 
 
 def _of_world(

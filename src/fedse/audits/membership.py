@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedse.audits.candidates import Candidates, candidates
+from fedse.audits.candidates import Candidates, began_with, candidates
 from fedse.audits.left_site import without
 from fedse.audits.likelihood import losses
 from fedse.audits.rates import Rates, rates
@@ -52,6 +52,16 @@ def check_buffers(run: RunView) -> None:
         raise BadInput(
             f"{run.path} holds no buffer of a client (a hub's folder has none): the audit needs what was learned from, in a "
             "run whose clients are on this machine."
+        )
+
+
+def check_demonstrations(run: RunView, clients: Sequence[Client]) -> None:
+    """Refuse where nobody began with what the audit tries to recognise."""
+    if not any(began_with(client.experience.buffer) for client in clients):
+        whose = f"the client '{clients[0].name}'" if len(clients) == 1 else "the clients"
+        raise BadInput(
+            f"{whose} of {run.path} began without demonstrations, which are what the audit tries to recognise: it needs a "
+            "run with `start: demonstrations`."
         )
 
 

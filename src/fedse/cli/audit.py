@@ -41,7 +41,7 @@ def audit(
     Nothing is learned; results are stored in the run's evaluations.
     """
     from fedse.audits.membership import audit as measure
-    from fedse.audits.membership import check_auditable, check_buffers
+    from fedse.audits.membership import check_auditable, check_buffers, check_demonstrations
     from fedse.audits.planted import audit_canaries, with_canaries
     from fedse.audits.projection_curve import projection_curve
     from fedse.errors import BadInput
@@ -76,6 +76,8 @@ def audit(
         clients = [item for item in federation.clients if item.name in asked]
         if canaries:
             clients = list(with_canaries(federation, clients))
+        else:
+            check_demonstrations(view, clients)
         found = []
         for position, item in enumerate(clients, start=1):
             say(f"auditing {item.name} in round {chosen}, {position} of {len(clients)}", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -231,7 +232,7 @@ class Progress:
         left = self.rounds - self.round
         if not self._times or not left:
             return ""
-        return f"; about {duration(left * sum(self._times) / len(self._times))} left"
+        return f"; about {duration(seconds_of_rounds(self._times, left))} of rounds left"
 
     def _table(self) -> Table:
         elapsed = duration(time.monotonic() - self._began)
@@ -254,3 +255,20 @@ class Progress:
                 percent(row.success),
             )
         return table
+
+
+def seconds_of_rounds(times: Sequence[float], left: int) -> float:
+    """How long so many further rounds may take. Rounds grow longer with the buffer, and the first one has to warm up.
+
+    >>> round(seconds_of_rounds([9.0, 10.0, 13.0, 16.0], 2))
+    41
+    >>> seconds_of_rounds([30.0, 10.0], 3), seconds_of_rounds([30.0, 12.0, 10.0], 3)
+    (30.0, 33.0)
+    """
+    settled = times[1:] or times
+    middle = sum(settled) / len(settled)
+    places = [place - (len(settled) - 1) / 2 for place in range(len(settled))]
+    spread = sum(place**2 for place in places)
+    growth = sum(place * seconds for place, seconds in zip(places, settled, strict=True)) / spread if spread else 0.0
+    next_place = len(settled) - (len(settled) - 1) / 2
+    return sum(middle + max(0.0, growth) * (next_place + ahead) for ahead in range(left))

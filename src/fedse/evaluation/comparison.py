@@ -170,18 +170,14 @@ def _labels(firsts: Sequence[Measured]) -> list[str]:
     group, or the same of two."""
     keys = sorted({key for run in firsts for key in run.settings})
     skipped = {*_BEHIND_A_WORD, *_NO_DIFFERENCE, "method"}
-    usual = {
-        key: Counter(json.dumps(run.settings.get(key), default=str) for run in firsts).most_common(1)[0][0]
-        for key in keys
-        if key.split(".")[0] not in skipped
-    }
+    usual = {key: _of_most(key, firsts) for key in keys if key.split(".")[0] not in skipped}
     labels = []
     short = True
     for run in firsts:
         unusual = [
             f"{_short(key, keys)}={run.settings.get(key)}"
             for key in sorted(usual, key=lambda key: key.removesuffix(".name"))
-            if json.dumps(run.settings.get(key), default=str) != usual[key] and not _of_another_plugin(key, run)
+            if _tells(run.settings.get(key), usual[key]) and not _of_another_plugin(key, run)
         ]
         short = short and len(unusual) <= 4 and all(len(item) <= 40 for item in unusual)
         labels.append(", ".join([run.method, *unusual]))
@@ -190,6 +186,16 @@ def _labels(firsts: Sequence[Measured]) -> list[str]:
     # A sweep names its runs by variant and seed.
     variants = [run.name.removesuffix(f"-s{run.seed}") for run in firsts]
     return variants if len(set(variants)) == len(variants) else [run.name for run in firsts]
+
+
+def _of_most(key: str, runs: Sequence[Measured]) -> str | None:
+    """What more than half of them have; where no value is so common, none goes without saying."""
+    value, count = Counter(json.dumps(run.settings.get(key), default=str) for run in runs).most_common(1)[0]
+    return value if 2 * count > len(runs) else None
+
+
+def _tells(value: Any, usual: str | None) -> bool:
+    return value is not None if usual is None else json.dumps(value, default=str) != usual
 
 
 def _of_another_plugin(key: str, run: Measured) -> bool:
