@@ -78,7 +78,7 @@ def test_a_run_with_more_rounds_is_another_method(runs: Path) -> None:
     longer = {**BASE, "name": "longer", "method": "fed_se", "rounds": 3}
     fedse.run(Experiment.model_validate(longer), runs)
     printed = json.loads(command("compare", "fed_se-s0", "longer", "--json", folder=runs).stdout)
-    assert [entry["label"] for entry in printed["methods"]] == ["fed_se", "fed_se, rounds=3"]
+    assert [entry["label"] for entry in printed["methods"]] == ["fed_se, rounds=2", "fed_se, rounds=3"]
 
 
 @pytest.mark.torture
@@ -96,7 +96,7 @@ def test_runs_that_are_rounded_differently_are_one_method_unless_that_is_asked(t
     assert [entry["seeds"] for entry in printed["methods"]] == [[0, 1]]
     assert "policy.slots (2 or 3)" in printed["notes"][0]
     printed = json.loads(command("compare", "few-s0", "more-s0", "--json", folder=tmp_path).stdout)
-    assert [entry["label"] for entry in printed["methods"]] == ["pretrained", "pretrained, slots=3"]
+    assert [entry["label"] for entry in printed["methods"]] == ["pretrained, slots=2", "pretrained, slots=3"]
 
 
 SERVED = """
