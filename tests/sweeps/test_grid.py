@@ -9,7 +9,7 @@ import pytest
 
 import fedse
 from fedse.errors import BadInput
-from fedse.sweeps.grid import Cell, cells, read_sweep
+from fedse.sweeps.grid import Cell, cells, named, read_sweep
 
 BASE = """
 name: base
@@ -94,3 +94,12 @@ def test_a_cell_is_complete_when_its_last_adapter_was_measured(tmp_path: Path) -
         BadInput, match=r"cell s0: .* holds a run of another experiment \(different: exploration\.tasks\)"
     ):
         made(tmp_path, "name: grid\nexperiment: base.yaml\nsettings: {}", "exploration.tasks=1")
+
+
+def test_a_part_of_the_grid_is_chosen_by_names(tmp_path: Path) -> None:
+    every = made(tmp_path, "name: grid\nexperiment: base.yaml\nmethods: [fed_se, fedit]\nseeds: [0, 1]")
+    assert [cell.name for cell in named(every, ["fedit-*"])] == ["fedit-s0", "fedit-s1"]
+    assert [cell.name for cell in named(every, ["fed_se-s1", "*-s0"])] == ["fed_se-s0", "fedit-s0", "fed_se-s1"]
+    assert named(every, []) == every
+    with pytest.raises(BadInput, match="--only fedse-s1: did you mean 'fed_se-s1'\\?"):
+        named(every, ["fedit-*", "fedse-s1"])

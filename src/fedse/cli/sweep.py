@@ -27,6 +27,10 @@ def sweep(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the experiment in all cells."),
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Only runs with such a name: fedalt-s1, 'fedalt-*', '*-s1'."),
+    ] = None,
     runs: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
     processes: Annotated[int, typer.Option(min=1, help="Runs at a time; each gets its share of the cores.")] = 1,
     max_minutes: Annotated[
@@ -35,10 +39,10 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be run and stop.")] = False,
 ) -> None:
     """Run a grid of experiments. Rerun the same command to resume: what is done is skipped."""
-    from fedse.sweeps.grid import cells, read_sweep
+    from fedse.sweeps.grid import cells, named, read_sweep
 
     grid, base, places = read_sweep(file, settings or [])
-    made = cells(grid, base, places, runs)
+    made = named(cells(grid, base, places, runs), only or [])
     console = make_console()
     if run_cells(console, made, processes, max_minutes, dry_run):
         console.print(f"Compare them: fedse compare {runs / grid.name}/*", soft_wrap=True, markup=False)

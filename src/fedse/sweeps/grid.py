@@ -18,6 +18,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,10 @@ from fedse.experiments.keys import NAME
 from fedse.experiments.methods import Method
 from fedse.experiments.options import Experiment, validated
 from fedse.experiments.resuming import conflict
-from fedse.plugins import PluginOptions
+from fedse.plugins import PluginOptions, nearest
 from fedse.runs.reading import RunView
 from fedse.storage.strict_yaml import KeyPath, read_yaml
+from fedse.visible import short
 
 LONGEST_NAME = 100
 MOST_CELLS = 10_000
@@ -114,6 +116,18 @@ def cells(sweep: Sweep, base: Mapping[str, Any], places: Mapping[KeyPath, str], 
             raise BadInput(f"cell {name}: {reason}")
         made.append(Cell(name, experiment, folder))
     return made
+
+
+def named(made: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
+    """Those whose names fit one of the patterns; all where none is given."""
+    for pattern in patterns:
+        if not any(fnmatchcase(cell.name, pattern) for cell in made):
+            names = [cell.name for cell in made]
+            raise BadInput(
+                f"--only {short(pattern)}: {nearest(pattern, names)}No run of this sweep is called so; `--dry-run` lists their "
+                "names."
+            )
+    return [cell for cell in made if not patterns or any(fnmatchcase(cell.name, pattern) for pattern in patterns)]
 
 
 def _combinations(sweep: Sweep, base: Mapping[str, Any]) -> Iterator[tuple[str, Method | None, list[tuple[str, Any]]]]:
