@@ -124,7 +124,7 @@ def named(made: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
         if not any(fnmatchcase(cell.name, pattern) for cell in made):
             names = [cell.name for cell in made]
             raise BadInput(
-                f"--only {short(pattern)}: {nearest(pattern, names)}No run of this sweep is called so; `--dry-run` lists the "
+                f"--only {short(pattern)}: {nearest(pattern, names)}no run of the sweep is called so; `--dry-run` lists the "
                 "names."
             )
     return [cell for cell in made if not patterns or any(fnmatchcase(cell.name, pattern) for pattern in patterns)]
