@@ -312,6 +312,17 @@ def test_a_site_file_that_cannot_be_used_is_explained(kit: Path, change: tuple[s
     assert not (kit / "data").exists()
 
 
+def test_what_is_no_site_is_told_how_a_site_is_made(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name, wrong in (("none", "there is no site"), ("empty", "is no site: it holds no site.yaml")):
+        code, said = fedse("site", "run", str(tmp_path / name))
+        said = " ".join(said.split())
+        assert (
+            code == 2 and wrong in said and "give the folder that `fedse site init KIT --experiment FILE` makes" in said
+        )
+    assert not [*(tmp_path / "empty").iterdir()] and not (tmp_path / "none").exists()
+
+
 def task_of(kit: Path, **header: str) -> Parcel:
     site = load_site(kit / "site.yaml")
     from fedse.adapters.packing import pack

@@ -26,7 +26,7 @@ from fedse.engines.flower.wire import (
 )
 from fedse.engines.flower.work import carry_out
 from fedse.engines.local import LocalEngine
-from fedse.errors import FedseError, UnreadableTask
+from fedse.errors import FedseError, OtherTerms, UnreadableTask
 from fedse.events import Event, Warned
 from fedse.experience.archive import set_aside
 from fedse.experiments.building import build_clients
@@ -41,10 +41,6 @@ from fedse.runs.trackers import Trackers
 from fedse.types import ClientFailure, ClientReply, ClientUpdate, RoundTask
 
 Say = Callable[[str], None]
-
-
-class OtherTerms(FedseError):
-    """The hub runs another experiment than the one this site has agreed to."""
 
 
 class Worker:
