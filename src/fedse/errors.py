@@ -101,6 +101,10 @@ class OldRound(FedseError):
     """A hub asks a site for a round before the one it answered last."""
 
 
+class OtherTerms(FedseError):
+    """A hub runs another experiment than the one a site has agreed to."""
+
+
 class OverBudget(FedseError):
     """A hub asks a site for more than its operator allows."""
 

@@ -18,7 +18,7 @@ from deployment import free_port, wait_for
 
 pytest.importorskip("flwr")
 
-from fedse.apps.fence import fence, find_nginx
+from fedse.apps.fence import fence, find_nginx, warn_if_out_of_reach
 from fedse.apps.hub_folder import HubFolder
 from fedse.apps.hub_options import HubOptions
 from fedse.apps.nginx_file import ROUTES
@@ -167,10 +167,28 @@ def test_an_address_that_the_machine_has_not_and_a_missing_nginx_are_explained(
     with pytest.raises(BadInput, match=r"does not have the address 192\.0\.2\.1: write `listen:`"), fence(away, print):
         pass
     monkeypatch.setattr("fedse.apps.fence.find_nginx", lambda: None)
-    with pytest.raises(BadInput, match="nginx is not installed"), fence(away, print):
+    with (
+        pytest.raises(BadInput, match=r"nginx is not installed.*else must listen at 192\.0\.2\.1:8443"),
+        fence(away, print),
+    ):
+        pass
+    here = hub_before(behind, tmp_path / "here", address="127.0.0.1:8443")
+    with pytest.raises(BadInput, match="write `fence: false` and `port: 8443` into"), fence(here, print):
         pass
     with fence(hub_before(behind, tmp_path / "own", fence=False), print):
         pass
+
+
+def test_a_hub_without_a_fence_warns_where_its_sites_would_find_nobody(behind: Behind, tmp_path: Path) -> None:
+    said: list[str] = []
+    nobody = free_port()
+    warn_if_out_of_reach(hub_before(behind, tmp_path / "a", fence=False, address=f"127.0.0.1:{nobody}"), said.append)
+    (told,) = said
+    assert f"nothing answers at 127.0.0.1:{nobody}" in told and f"write `port: {nobody}` into hub.yaml" in told
+    assert f"Flower's server listens at 127.0.0.1:{behind.server_address[1]}" in told
+    reached = f"127.0.0.1:{behind.server_address[1]}"
+    warn_if_out_of_reach(hub_before(behind, tmp_path / "b", fence=False, address=reached), pytest.fail)
+    warn_if_out_of_reach(hub_before(behind, tmp_path / "c"), pytest.fail)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ import sys
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from deployment import free_port
 from typer.testing import CliRunner
 
 pytest.importorskip("flwr")
@@ -216,6 +218,25 @@ def test_hub_and_site_must_agree_about_protection(kit: Path, open_kit: Path) -> 
         plain.server_close()
 
 
+def test_a_site_that_finds_no_hub_says_so_less_and_less_often(open_kit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = open_kit / "site.yaml"
+    file.write_text(re.sub(r"^hub: \S+", f"hub: 127.0.0.1:{free_port()}", file.read_text(), flags=re.MULTILINE))
+    said: list[str] = []
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+        if clock[0] > 400:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedse.apps.site.time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    with pytest.raises(KeyboardInterrupt):
+        wait_for_hub(load_site(file), lambda text: said.append(f"{clock[0]:.0f}: {text}"))
+    assert [line.split(":")[0] for line in said] == ["0", "10", "30", "70", "150", "310"]
+    assert "trying again every 2 s" in said[0]
+    assert "has been out of reach for 310 s" in said[-1] and "is this the address in its hub.yaml" in said[-1]
+
+
 def test_a_client_that_is_no_site_is_named_before_anything_starts(made: Path, tmp_path: Path) -> None:
     file = tmp_path / "experiment.yaml"
     file.write_text(EXPERIMENT.replace("  west:", "  south:"))
@@ -289,6 +310,17 @@ def test_a_site_file_that_cannot_be_used_is_explained(kit: Path, change: tuple[s
     with pytest.raises(BadInput, match=sentence):
         load_site(file)
     assert not (kit / "data").exists()
+
+
+def test_what_is_no_site_is_told_how_a_site_is_made(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name, wrong in (("none", "there is no site"), ("empty", "is no site: it holds no site.yaml")):
+        code, said = fedse("site", "run", str(tmp_path / name))
+        said = " ".join(said.split())
+        assert (
+            code == 2 and wrong in said and "give the folder that `fedse site init KIT --experiment FILE` makes" in said
+        )
+    assert not [*(tmp_path / "empty").iterdir()] and not (tmp_path / "none").exists()
 
 
 def task_of(kit: Path, **header: str) -> Parcel:

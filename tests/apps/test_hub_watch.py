@@ -11,12 +11,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from deployment import wait_for
+from deployment import free_port, wait_for
 
 pytest.importorskip("flwr")
 
 from fedse.apps import submitted_run
-from fedse.apps.flower_server import GIVEN_UP_AFTER, LOOK, MENTIONED_AFTER, HubFailed, ServerLost, Silence
+from fedse.apps.flower_server import (
+    GIVEN_UP_AFTER,
+    LOOK,
+    MENTIONED_AFTER,
+    HubFailed,
+    ServerLost,
+    Silence,
+    flower_server,
+)
 from fedse.apps.hub import open_hub, run_hub
 from fedse.apps.hub_folder import HubFolder
 from fedse.apps.hub_options import HubOptions
@@ -71,6 +79,22 @@ def test_a_hub_is_opened_once(tmp_path: Path) -> None:
     with hold(hub.home / ".lock"), pytest.raises(BadInput, match="is open already"), open_hub(hub, pytest.fail):
         pass
     assert not held(hub.home / ".lock")
+
+
+def test_runs_are_submitted_at_the_port_that_hub_yaml_has_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Begun(Exception):
+        pass
+
+    def begin(*_: object, **__: object) -> None:
+        raise Begun
+
+    path = HubFolder.create(tmp_path / "hub", HubOptions(insecure=True), ["east"]).path
+    port = free_port()
+    (path / "hub.yaml").write_text((path / "hub.yaml").read_text().replace("port: 8000", f"port: {port}"))
+    monkeypatch.setattr("fedse.apps.flower_server.subprocess.Popen", begin)
+    with pytest.raises(Begun), flower_server(HubFolder.existing(path), pytest.fail):
+        pass
+    assert f'address = "127.0.0.1:{port}"' in (path / "flower/config.toml").read_text()
 
 
 def test_a_folder_with_another_run_is_refused_before_the_hub_is_opened(

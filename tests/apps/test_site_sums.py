@@ -160,6 +160,14 @@ def test_a_hub_that_gives_one_site_another_adapter_gets_nothing(tmp_path: Path) 
     assert report(result.folder, 2)["diagnostics"]["secure_sum"]["added"] == 3
 
 
+def test_a_site_that_accepts_sums_of_two_is_told_what_they_give_away(tmp_path: Path) -> None:
+    two = EXPERIMENT.replace("{secure_sum: {}}", "{secure_sum: {min_sites: 2}}")
+    for name, more, warned in (("careful", "", False), ("careless", "  min_sites: 2\n", True)):
+        said: list[str] = []
+        Worker(load_site(make_sites(tmp_path / name, two, more)["east"]), said.append)
+        assert any("has the other's" in line for line in said) == warned
+
+
 def test_a_hub_that_lies_to_one_site_about_the_set_gets_a_void_round_and_nothing_to_read(tmp_path: Path) -> None:
     """East hears of a sum with north alone, which it would accept; the others hear of all three."""
     files = make_sites(

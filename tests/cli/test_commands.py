@@ -307,6 +307,17 @@ def test_doctor_reports_what_is_there_and_how_to_mend_what_is_not(monkeypatch: p
     )
 
 
+def test_doctor_looks_for_nginx_where_there_may_be_a_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("flwr")
+    monkeypatch.setattr("fedse.apps.fence.find_nginx", lambda: None)
+    (missing,) = [finding for finding in doctor.examine() if finding.what == "nginx"]
+    assert "`fedse hub run`" in missing.state and "apt-get install nginx-light" in missing.mend and missing.optional
+    monkeypatch.setattr("fedse.apps.fence.find_nginx", lambda: "/usr/sbin/nginx")
+    assert doctor.Finding("nginx", "/usr/sbin/nginx") in [*doctor.examine()]
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert not [*doctor._fence()]
+
+
 def test_doctor_knows_every_extra_that_a_user_may_want() -> None:
     extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
         "optional-dependencies"

@@ -190,6 +190,16 @@ def test_a_hub_that_lost_its_run_folder_is_told_so() -> None:
         exchange(Later({})).ask(NAMES, task(1), lambda update: update)
 
 
+def test_sites_with_another_experiment_are_not_asked_again_with_the_same_command() -> None:
+    class Elsewhere(Timetable):
+        def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
+            return [ClientFailure(client, "train-0001", "OtherTerms") for client in NAMES]
+
+    with pytest.raises(TooFewClients, match=r"a: OtherTerms.*Give these sites this experiment's file") as raised:
+        exchange(Elsewhere({})).ask(NAMES, task(1), lambda update: update)
+    assert "the same command repeats it" not in str(raised.value)
+
+
 def test_strangers_are_not_heard() -> None:
     engine = Timetable({"a": None})
     engine._due.append((0.0, ClientUpdate("mallory", 1, None, (), {}, {}, (), "train-0001")))

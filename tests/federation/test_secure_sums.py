@@ -303,7 +303,18 @@ def test_a_site_that_only_measures_is_no_part_of_the_sum(three: Callable[..., Ex
         ({"aggregator": "krum"}, "`aggregator: krum` looks at single updates"),
         ({"mix": "weight_by_gain"}, "`mix: weight_by_gain` needs what each client sent"),
         ({"participation": {"quorum": 0.5}}, "a secure sum needs all sites that were asked"),
-        ({"participation": {"fraction": 0.5}}, "`sending.secure_sum.min_sites` is 3, and 2 clients that learn"),
+        (
+            {"participation": {"fraction": 0.5}},
+            r"`sending\.secure_sum\.min_sites` is 3, and a round may have only 2 clients that learn: let more",
+        ),
+        (
+            {"clients": {"east": CLIENTS["east"]}},
+            "only 1 client that learns: let more .* take part in every round, 3 or more of them, because with two sites",
+        ),
+        (
+            {"sending": {"secure_sum": {"min_sites": 4}}},
+            "only 3 clients that learn: set it to 3, or let more",
+        ),
         ({"method": "local_se"}, "with `sharing: none` nobody sends anything"),
         (
             {"sending": {"secure_sum": {}, "precision": "int8"}},
@@ -317,6 +328,15 @@ def test_what_does_not_go_with_a_secure_sum_is_refused_when_it_is_read(
 ) -> None:
     with pytest.raises(BadInput, match=why):
         three(**changes)
+
+
+@pytest.mark.parametrize(("fewest", "warnings"), [(2, 1), (3, 0)])
+def test_a_run_warns_once_that_in_a_sum_of_two_each_site_has_the_others_update(
+    fewest: int, warnings: int, three: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    folder = fedse.run(three(rounds=2, sending={"secure_sum": {"min_sites": fewest}}), tmp_path).folder
+    told = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert sum("takes its own update out of the mean and has the other's" in str(event) for event in told) == warnings
 
 
 class Reading(Mean):

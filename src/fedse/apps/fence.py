@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fedse.apps.flower_server import HubFailed, wait_until_free
 from fedse.apps.hub_folder import HubFolder
+from fedse.apps.hub_options import HubOptions
 from fedse.apps.nginx_file import nginx_configuration
 from fedse.errors import BadInput
 from fedse.storage import atomic
@@ -23,6 +24,8 @@ from fedse.storage import atomic
 Say = Callable[[str], None]
 START = 30.0
 """Most seconds that nginx may take to start."""
+REACHED = 5.0
+"""Most seconds in which whatever stands at the hub's address is reached."""
 
 
 @contextmanager
@@ -35,7 +38,7 @@ def fence(hub: HubFolder, say: Say) -> Iterator[None]:
     if nginx is None:
         raise BadInput(
             "nginx is not installed, and the hub needs it as its fence: install it (Debian: apt-get install nginx-light). "
-            "With `fence: false` in hub.yaml the hub starts none; then guard it yourself, as nginx.conf does."
+            f"{_without_nginx(hub.options)}"
         )
     # Anew each time: what is in hub.yaml holds, and a hub that an earlier version made gets the fence of this one.
     (hub.path / "nginx-temp").mkdir(exist_ok=True)
@@ -62,6 +65,38 @@ def fence(hub: HubFolder, say: Say) -> Iterator[None]:
         keeper.kill()
         keeper.wait()
         stop_earlier(hub.path)
+
+
+def _without_nginx(options: HubOptions) -> str:
+    if options.for_this_machine:
+        return (
+            f"To try it out on this machine without nginx, write `fence: false` and `port: {options.listens_at[1]}` into "
+            "hub.yaml; sites, and anybody else with an account on this machine, then reach Flower's server itself."
+        )
+    return (
+        f"With `fence: false` in hub.yaml the hub starts none; then something else must listen at {options.address}, and "
+        f"pass on to 127.0.0.1:{options.port} what nginx.conf does and nothing more."
+    )
+
+
+def warn_if_out_of_reach(hub: HubFolder, say: Say) -> None:
+    """Of a hub without a fence at whose address nobody listens: its sites would knock there for ever."""
+    if hub.options.fence:
+        return
+    host, port = hub.options.address.rsplit(":", 1)
+    try:
+        socket.create_connection((host, int(port)), timeout=REACHED).close()
+    except OSError as error:
+        own = (
+            f"write `port: {port}` into hub.yaml"
+            if hub.options.for_this_machine
+            else "write `fence: true` into hub.yaml"
+        )
+        say(
+            f"WARNING: nothing answers at {hub.options.address}, where the sites look for this hub ({error}). With `fence: "
+            f"false` the hub starts no nginx there, and Flower's server listens at 127.0.0.1:{hub.options.port}: {own}, or "
+            "start what passes on from one to the other."
+        )
 
 
 def find_nginx() -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fedse.apps.hub_folder import HubFolder
+from fedse.apps.hub_folder import HubFolder, write_flower_configuration
 from fedse.engines.flower.settings import environment
 from fedse.errors import BadInput, FedseError
 
@@ -46,6 +46,8 @@ def flower_server(hub: HubFolder, say: Say) -> Iterator[subprocess.Popen[bytes]]
         *("--database", str(hub.home / "state.db")),
     ]
     hub.home.mkdir(parents=True, exist_ok=True)
+    # Anew each time, because hub.yaml may have another port by now.
+    write_flower_configuration(hub.path, hub.options)
     with log_of(hub).open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=dict(environment(hub.home)))
     try:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedse.apps.fence import fence
+from fedse.apps.fence import fence, warn_if_out_of_reach
 from fedse.apps.flower_server import ServerLost, answers, flower_server
 from fedse.apps.hub_file import load_for_hub
 from fedse.apps.hub_folder import HubFolder
@@ -90,6 +90,7 @@ def _server(hub: HubFolder, say: Say) -> Iterator[subprocess.Popen[bytes]]:
     with flower_server(hub, say) as server:
         let_sites_in(hub)
         say("the hub is open")
+        warn_if_out_of_reach(hub, say)
         yield server
 
 

@@ -154,7 +154,7 @@ def _begin(path: Path, options: HubOptions) -> None:
             write_authority(path / "certificates", options.host)
         _write_bundle(path / "bundle", options)
         atomic.write_text(path / "nginx.conf", nginx_configuration(path.resolve(), options))
-        atomic.write_text(path / "flower/config.toml", _flower_configuration(path.resolve(), options))
+        write_flower_configuration(path.resolve(), options)
         atomic.write_text(path / "hub.yaml", to_yaml(options.model_dump()))
 
 
@@ -169,9 +169,11 @@ def _project(options: HubOptions) -> str:
     return project.replace("insecure = false", "insecure = true") if options.insecure else project
 
 
-def _flower_configuration(path: Path, options: HubOptions) -> str:
+def write_flower_configuration(path: Path, options: HubOptions) -> None:
+    """Where `flwr run` finds the hub."""
     protection = "insecure = true" if options.insecure else f'root-certificates = "{path}/certificates/ca.crt"'
-    return f'[superlink]\ndefault = "hub"\n\n[superlink.hub]\naddress = "127.0.0.1:{options.port}"\n{protection}\n'
+    text = f'[superlink]\ndefault = "hub"\n\n[superlink.hub]\naddress = "127.0.0.1:{options.port}"\n{protection}\n'
+    atomic.write_text(path / "flower/config.toml", text)
 
 
 def _site_file(site: str, options: HubOptions) -> str:

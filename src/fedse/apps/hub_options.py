@@ -37,6 +37,11 @@ class HubOptions(PluginOptions):
         return self.address.rsplit(":", 1)[0]
 
     @property
+    def for_this_machine(self) -> bool:
+        """Whether the sites are on the hub's machine too, because no other could use the address."""
+        return self.host == "localhost" or self.host.startswith("127.")
+
+    @property
     def listens_at(self) -> tuple[str, int]:
         """Address of this machine, and port. A name may belong to a router in front of it, so it is heard everywhere."""
         port = int(self.address.rsplit(":", 1)[1])

@@ -31,6 +31,8 @@ from fedse.errors import BadInput, FedseError
 Say = Callable[[str], None]
 AGAIN = 2.0
 """Seconds between two tries to reach the hub."""
+SILENT_FIRST, SILENT_LAST = 10.0, 600.0
+"""Seconds in which no further failed try is told, after the first one and at most."""
 LOOK = 0.5
 """Seconds between two looks at the SuperNode."""
 MOST_REFUSALS = 3
@@ -73,7 +75,9 @@ def run_site(site: Site, say: Say) -> None:
 
 
 def wait_for_hub(site: Site, say: Say) -> None:
-    """Return when the hub is open and has proved who it is."""
+    """Return when the hub is open and has proved who it is. Failed tries are told less and less often."""
+    began = told_next = time.monotonic()
+    silence, last = SILENT_FIRST, ""
     while True:
         connection = _connection(site)
         try:
@@ -99,7 +103,17 @@ def wait_for_hub(site: Site, say: Say) -> None:
             trouble = str(error) or type(error).__name__
         finally:
             connection.close()
-        say(f"the hub at {site.options.hub} cannot be reached ({trouble}): trying again in {AGAIN:.0f} s")
+        now = time.monotonic()
+        if not last:
+            say(f"the hub at {site.options.hub} cannot be reached ({trouble}): trying again every {AGAIN:.0f} s")
+        elif now >= told_next or trouble != last:
+            say(
+                f"the hub at {site.options.hub} has been out of reach for {now - began:.0f} s ({trouble}): still trying. Is "
+                "`fedse hub run` running there, does it warn of anything, and is this the address in its hub.yaml?"
+            )
+        if now >= told_next:
+            told_next, silence = now + silence, min(2 * silence, SILENT_LAST)
+        last = trouble
         time.sleep(AGAIN)
 
 

@@ -27,6 +27,17 @@ def make_site(kit: Path, folder: Path, experiment: Path | None) -> Path:
     return folder
 
 
+def file_of(site: Path) -> Path:
+    """The file of a site that is given as its folder, or as the file itself."""
+    file = site / "site.yaml" if site.is_dir() else site
+    if not file.is_file():
+        found = f"{site} is no site: it holds no site.yaml" if site.is_dir() else f"there is no site {site}"
+        raise BadInput(
+            f"{found}; give the folder that `fedse site init KIT --experiment FILE` makes of the kit that the hub made."
+        )
+    return file
+
+
 def _make_anew(kit: Path, folder: Path, experiment: Path | None) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadInput(f"{folder} is not empty and not a site: choose another folder.")

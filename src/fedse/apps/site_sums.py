@@ -10,6 +10,7 @@ from pydantic import Field
 
 from fedse.errors import BadInput
 from fedse.experiments.options import Experiment
+from fedse.federation.summed import FEWEST_APART
 from fedse.plugins import FilePath, PluginOptions
 from fedse.privacy.secure_sum import SumMember
 from fedse.runs.folder import RunFolder
@@ -43,6 +44,12 @@ def check_keys(options: SiteSumOptions | None, experiment: Experiment) -> None:
             "the experiment has `sending.secure_sum`, and the site's file names no keys for it: run `fedse site key`, give "
             "the public key to the other sites, and list theirs in site.yaml as `secure_sum: {sites: {NAME: KEY}}`."
         )
+
+
+def adds_with_one_other(options: SiteSumOptions | None, experiment: Experiment) -> bool:
+    """Whether the site takes part in sums of two."""
+    agreed = experiment.sending.secure_sum
+    return options is not None and agreed is not None and max(agreed.min_sites, options.min_sites) < FEWEST_APART
 
 
 def own_member(name: str, options: SiteSumOptions | None) -> Callable[[Experiment, RunFolder, str], SumMember | None]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from fedse.apps import asked
 from fedse.apps.budget import Account
 from fedse.apps.site_file import Site
-from fedse.apps.site_sums import own_member
+from fedse.apps.site_sums import adds_with_one_other, own_member
 from fedse.clients.own_record import OwnRecord
 from fedse.engines.flower.seal import SealOfHub
 from fedse.engines.flower.wire import (
@@ -26,13 +26,13 @@ from fedse.engines.flower.wire import (
 )
 from fedse.engines.flower.work import carry_out
 from fedse.engines.local import LocalEngine
-from fedse.errors import FedseError, UnreadableTask
+from fedse.errors import FedseError, OtherTerms, UnreadableTask
 from fedse.events import Event, Warned
 from fedse.experience.archive import set_aside
 from fedse.experiments.building import build_clients
 from fedse.experiments.components import build_components
 from fedse.experiments.known_before import names_of
-from fedse.federation.advice import OTHERS_SEE
+from fedse.federation.advice import IN_A_SUM_OF_TWO, OTHERS_SEE
 from fedse.federation.sites import Household, Sites
 from fedse.privacy.door import ORACLES
 from fedse.privacy.guards import WithholdMetrics, guards_of
@@ -41,10 +41,6 @@ from fedse.runs.trackers import Trackers
 from fedse.types import ClientFailure, ClientReply, ClientUpdate, RoundTask
 
 Say = Callable[[str], None]
-
-
-class OtherTerms(FedseError):
-    """The hub runs another experiment than the one this site has agreed to."""
 
 
 class Worker:
@@ -79,6 +75,8 @@ class Worker:
         )
         if experiment.has_library:
             say(f"{OTHERS_SEE} (`mix: {experiment.mix.name}`)")
+        if adds_with_one_other(site.options.secure_sum, experiment):
+            say(f"{IN_A_SUM_OF_TWO} (`secure_sum.min_sites: 2`)")
         self._account = Account(self._own / "asked.json", self._client.experience.buffer.path, site.options.budget)
         key = site.options.hub_key
         self._seal = None if key is None else SealOfHub.read(key)

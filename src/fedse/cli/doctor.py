@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import shutil
@@ -84,6 +85,7 @@ def examine() -> Iterator[Finding]:
         yield _library(name, extra, f"missing, needed for {purpose}")
     for name, (extra, purpose) in FURTHER.items():
         yield replace(_library(name, extra, f"not installed; for {purpose}"), optional=True)
+    yield from _fence()
     yield from _devices()
     free = shutil.disk_usage(Path.cwd()).free
     mend = "free some space, or give `--runs` a folder on another disk" if free < 1e9 else ""
@@ -99,6 +101,18 @@ def _library(name: str, extra: str, otherwise: str) -> Finding:
         return Finding(name, importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         return Finding(name, otherwise, how_to_install(extra))
+
+
+def _fence() -> Iterator[Finding]:
+    if importlib.util.find_spec("flwr") is None:
+        return
+    from fedse.apps.fence import find_nginx
+
+    if (nginx := find_nginx()) is not None:
+        yield Finding("nginx", nginx)
+    else:
+        mend = "install it with your system's packages (Debian: apt-get install nginx-light)"
+        yield Finding("nginx", "not installed; for `fedse hub run`, as the fence of a hub", mend, optional=True)
 
 
 def _memory() -> str:

@@ -63,11 +63,12 @@ def run(
     prepare("fedse site")
     from fedse.apps.private import private
     from fedse.apps.site import only_one, run_site
+    from fedse.apps.site_folder import file_of
 
     def tell(text: str) -> None:
         say(f"{time.strftime('%H:%M:%S')} {text}")
 
-    loaded = load_site(file / "site.yaml" if file.is_dir() else file)
+    loaded = load_site(file_of(file))
     try:
         with interrupts.tidy_when_terminated(), private(loaded.options.folder), only_one(loaded):
             run_site(loaded, tell)

@@ -16,7 +16,8 @@ from fedse.experiments.components import build_components
 from fedse.experiments.file import differences
 from fedse.experiments.options import Experiment, experiment_of
 from fedse.experiments.resuming import Surroundings, check_same_experiment, last_stored
-from fedse.federation.advice import advice, seen_by_others
+from fedse.federation.advice import advice, seen_by_others, seen_in_a_sum_of_two
+from fedse.federation.summed import FEWEST_APART
 from fedse.federation.wholeness import check, restore
 from fedse.protocols import Tracker
 from fedse.runs.folder import RunFolder
@@ -93,6 +94,9 @@ def _advice(federation: Federation) -> Iterator[Warned]:
         yield from advice(server.aggregator, min(len(experiment.learners), len(server.exchange.invited(1))))
         if experiment.has_library:
             yield seen_by_others(experiment.mix.name, len(experiment.learners))
+        summing = experiment.sending.secure_sum
+        if summing is not None and summing.min_sites < FEWEST_APART:
+            yield seen_in_a_sum_of_two()
 
 
 def open_run(path: str | Path, trackers: Iterable[Tracker] = (), settings: Sequence[str] = ()) -> Federation:

@@ -12,6 +12,9 @@ OTHERS_SEE = (
 )
 """For the author of an experiment whose mix needs a library, and for the operator of each site."""
 
+IN_A_SUM_OF_TWO = "with two sites in a secure sum, each takes its own update out of the mean and has the other's"
+"""For the author of an experiment, and for the operator of each site that takes part in such sums."""
+
 
 def advice(aggregator: Aggregator, sending: int) -> Iterator[Warned]:
     """What the aggregator has to say about the number of clients that send something in a round."""
@@ -22,3 +25,8 @@ def advice(aggregator: Aggregator, sending: int) -> Iterator[Warned]:
 def seen_by_others(mix: str, clients: int) -> Warned:
     told = f"`mix: {mix}`: {OTHERS_SEE}; each downloads {clients} adapters more in every round."
     return Warned(kind="library", message=told)
+
+
+def seen_in_a_sum_of_two() -> Warned:
+    told = f"`sending.secure_sum.min_sites: 2`: {IN_A_SUM_OF_TWO}; three sites or more are hidden from each other."
+    return Warned(kind="sum_of_two", message=told)

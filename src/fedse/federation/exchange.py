@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
-from fedse.errors import OldRound, SumRefused, TooFewClients
+from fedse.errors import OldRound, OtherTerms, SumRefused, TooFewClients
 from fedse.events import Waiting
 from fedse.federation.absence import LOOK, Absence
 from fedse.plugins import PluginOptions
@@ -221,15 +221,24 @@ class Exchange:
             replies.absent[client] = UNREACHABLE
 
 
+_ANSWERS_TO: Mapping[str, str] = {
+    SumRefused.__name__: (
+        "Sites take part in one secure sum in each round: if some have answered this one already, wait until all clients of "
+        "that time are there, and the same command repeats it; what else they refuse, their logs say"
+    ),
+    OldRound.__name__: (
+        "Sites have answered later rounds of this run than its folder here knows: give the folder back (--runs), or begin a "
+        "run with another `name`"
+    ),
+    OtherTerms.__name__: (
+        "OtherTerms means that the experiment at a site is not this one: its `name` or another key that both must agree on "
+        "differs, as the site's log says. Give these sites this experiment's file (theirs is named in site.yaml), with "
+        "every `--set` of this command written into it, and start them again; until then the same command fails again"
+    ),
+}
+"""What to do about refusals that are the same when the round is repeated."""
+
+
 def _what_to_do(replies: Replies) -> str:
-    if SumRefused.__name__ in replies.absent.values():
-        return (
-            ". Sites take part in one secure sum in each round: if some have answered this one already, wait until all "
-            "clients of that time are there, and the same command repeats it; what else they refuse, their logs say"
-        )
-    if OldRound.__name__ not in replies.absent.values():
-        return "; the same command repeats it"
-    return (
-        ". Sites have answered later rounds of this run than its folder here knows: give the folder back (--runs), or begin "
-        "a run with another `name`"
-    )
+    found = [answer for kind, answer in _ANSWERS_TO.items() if kind in replies.absent.values()]
+    return "".join(f". {answer}" for answer in found) or "; the same command repeats it"

@@ -35,7 +35,7 @@ METRICS = frozenset(
 """Of any learner. One that measures something else names it in its attribute `metrics`."""
 _ELSEWHERE = (
     # Errors of fedse that are not in `errors`, and what stands in their place when a message gets no answer.
-    *("OtherTerms", "HubFailed", "RunFailed", "RunLost", "ServerLost", "KeyIsSpent", "Refused"),
+    *("HubFailed", "RunFailed", "RunLost", "ServerLost", "KeyIsSpent", "Refused"),
     *("AgentGymFailed", "OpenEnvFailed", "McpFailed", "NotThere"),
     *("Lost", "UnreadableAnswer", "UnknownFailure"),
     *("AppNotLoaded", "AppFailed", "AppCrashed", "PreconditionFailed", "BundleRefused"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedse.aggregators.rule import ONLY_THE_SUM, SUM_AND_SQUARES
 from fedse.experiments.keys import ExperimentKeys
+from fedse.federation.advice import IN_A_SUM_OF_TWO
 from fedse.federation.summed import FEWEST_APART
 from fedse.plugins import build, capability
 
@@ -48,6 +49,14 @@ def check_secure_sum(experiment: ExperimentKeys) -> None:
         )
     if adding < options.min_sites:
         raise ValueError(
-            f"`sending.secure_sum.min_sites` is {options.min_sites}, and {adding} clients that learn may be all that are "
-            "asked in a round: choose less, or let more of them take part"
+            f"`sending.secure_sum.min_sites` is {options.min_sites}, and a round may have only {max(adding, 0)} "
+            f"{'client that learns' if adding == 1 else 'clients that learn'}: {_more_of_them(adding)}"
         )
+
+
+def _more_of_them(adding: int) -> str:
+    """What to do about a sum of too few. A smaller `min_sites` is no advice where it gives away what the sum is for."""
+    more = "let more clients that learn take part in every round"
+    if adding >= FEWEST_APART:
+        return f"set it to {FEWEST_APART}{f' to {adding}' if adding > FEWEST_APART else ''}, or {more}"
+    return f"{more}, {FEWEST_APART} or more of them, because {IN_A_SUM_OF_TWO}"
