@@ -27,7 +27,7 @@ def draws_on_training(curriculum: object) -> bool:
 
 
 def fewer_than_asked(experiment: ExperimentKeys, worlds: Mapping[str, Mapping[str, MakeWorld]]) -> list[Warned]:
-    """One warning for each key that asks for more tasks than some worlds have. Of a default nobody has asked for anything."""
+    """A warning for each key that asks for more tasks than some worlds have. By a default nobody has asked for anything."""
     asked = list(_asked(experiment))
     if not asked:
         return []
