@@ -135,7 +135,7 @@ def gathered(paths: Sequence[Path]) -> dict[str, Any]:
             "arm": arm_of(run.name, run.seed),
             "seed": run.seed,
             "sampled_tokens": run.costs[run.round].explored_tokens,
-            "learned_tokens": run.costs[run.round].learned_tokens,
+            "learned_tokens": run.costs[run.round].learned_tokens or 0,
             "hint_tokens": run.costs[run.round].hint_tokens,
             "sites": {
                 client: {

@@ -24,6 +24,7 @@ start: none
 learner: table
 policy: table
 """
+SITES = "a group of keys is expected here, as in `clients: {east: {worlds: [maze]}}` (the sites, by name)"
 NEXT_LINE = len(BASE.splitlines()) + 1
 
 
@@ -86,7 +87,13 @@ def test_a_value_of_a_worlds_option_is_checked_under_its_own_path(tmp_path: Path
         ("buffer: {repeats: 1}", "buffer.repeats: input should be a valid boolean, got 1."),
         ("exploration: {temperature: '1'}", "exploration.temperature: input should be a valid number, got '1'."),
         ("exploration: {temperature: 0}", "exploration.temperature: input should be greater than 0, got 0."),
-        ("exploration: 3", "exploration: input should be a valid dictionary"),
+        (
+            "exploration: 3",
+            "exploration: a group of keys is expected here, as in `exploration: {tasks: 50}` (how much clients explore), g",
+        ),
+        ("promotion: yes", "a group of keys is expected here, as in `promotion: {drop: 0.1}`"),
+        ("method: localse", "'local_se' or 'centralized_se', got 'localse'; did you mean 'local_se'?"),
+        ("nothing_like_it: 3", "nothing_like_it: unknown key; known keys: name, seed, method"),
         ("filter: 3", "filter: expected the name of a filter, a class, or a mapping with 'name', got 3."),
         ("filter: {name: 3}", "filter: expected the name of a filter"),
         ("filter: {name: threshold, score: .nan}", "not valid YAML (.nan is not a finite number)"),
@@ -113,7 +120,33 @@ def test_every_problem_gets_a_line_of_its_own(tmp_path: Path) -> None:
         (BASE.replace("[maze]", "[]"), "clients.one.worlds: list should have at least 1 item"),
         (BASE.replace("[maze]", "maze"), "clients.one.worlds: input should be a valid list, got 'maze'."),
         (BASE.replace("[maze]", "[mase]"), "clients.one.worlds.0: unknown world 'mase': did you mean 'maze'?"),
-        (BASE.replace("  one:\n    worlds: [maze]\n", "  {}\n"), "clients: dictionary should have at least 1 item"),
+        (BASE.replace("  one:\n    worlds: [maze]\n", "  {}\n"), f"clients: {SITES}, got {{}}."),
+        (BASE.replace("  one:\n    worlds: [maze]\n", ""), f"clients: {SITES}, got None."),
+        (
+            BASE.replace("    worlds: [maze]\n", ""),
+            "clients.one: a group of keys is expected here, as in `one: {worlds: [ma",
+        ),
+        (
+            BASE.replace("  one:", "  a b:"),
+            "line 4: clients.a b: 'a b' cannot be a name: use at most 100 letters, digits",
+        ),
+        (
+            BASE.replace("name: probe", "name: a b"),
+            "line 1: name: 'a b' cannot be a name: use at most 100 letters, digits",
+        ),
+        (
+            BASE.replace("policy: table\n", ""),
+            "yaml: policy: 'transformer' (the default) needs a language model, and the",
+        ),
+        (
+            BASE.replace("learner: table", "learner: kto"),
+            "line 7: learner: 'kto' needs a language model, and the model is 't",
+        ),
+        (
+            BASE.replace("model: table", "model: nano"),
+            "policy: 'table' goes with the model 'table' only, and the model is",
+        ),
+        ("name: x\nexperiment: three.yaml\nseeds: [1]", "probe.yaml is a sweep, which `fedse sweep "),
         (BASE.replace("model: table\n", ""), "probe.yaml: model: this key is missing."),
         (BASE.replace("model: table", "model: huggingface"), "line 2: model.path: this key is missing."),
     ],
@@ -126,7 +159,7 @@ def test_a_missing_world_model_or_client_is_named(tmp_path: Path, text: str, sai
 def test_names_that_are_no_folder_names_are_refused(tmp_path: Path, name: str) -> None:
     quoted = '"' + name.replace("\n", "\\n") + '"'
     assert ": name: " in _refusal(tmp_path, BASE.replace("probe", quoted))
-    assert "the client name" in _refusal(tmp_path, BASE.replace("  one:", f"  {quoted}:"))
+    assert "cannot be a name" in _refusal(tmp_path, BASE.replace("  one:", f"  {quoted}:"))
 
 
 @pytest.mark.parametrize(

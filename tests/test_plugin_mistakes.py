@@ -234,6 +234,11 @@ class LearnerAlone(TableLearner):
         return lesson.start
 
 
+class LearnerNumbers(TableLearner):
+    def learn(self, lesson: Any) -> Any:
+        return [1, 2]
+
+
 class LearnerShape(TableLearner):
     def learn(self, lesson: Any) -> Any:
         return Adapter({name: tensor[:1] for name, tensor in lesson.start.tensors.items()}), {}
@@ -399,16 +404,24 @@ class ProbeNan(ProbeHalf):
     floor = float("nan")
 
 
+_PAIR = "learner '{}': it has to return an adapter and its metrics, `(adapter, {{'loss': 0.5}})`, or None to abstain"
+
+
 @pytest.mark.parametrize(
     ("slot", "given", "said"),
     [
         ("filter", FilterNone, "filter: it has to return a list of `Trajectory`, not None."),
         ("filter", FilterGenerator, "filter: it has to return a list of `Trajectory`, not something of the type gen"),
         ("filter", FilterTwice, "filter: it has to return some of the trajectories that it was given, each at most"),
-        ("learner", LearnerAlone, "learner: it has to return `(adapter, metrics)`, or None to abstain, not"),
+        ("learner", LearnerAlone, f"{_PAIR.format('LearnerAlone')}, not something of the type Adapter."),
+        ("learner", LearnerNumbers, f"{_PAIR.format('LearnerNumbers')}; in the place of the `Adapter` is something of"),
         ("learner", LearnerShape, "learner: it has to return all tensors that it began with, in their shapes"),
-        ("learner", LearnerLists, "learner: 'table' has to be a NumPy array, not something of the type list."),
-        ("learner", LearnerWords, "learner: 'loss' has to be a number, not something of the type str."),
+        (
+            "learner",
+            LearnerLists,
+            "learner 'LearnerLists': 'table' has to be a NumPy array, not something of the type",
+        ),
+        ("learner", LearnerWords, "learner 'LearnerWords': 'loss' has to be a number, not something of the type str."),
         ("mix", MixTensors, "mix, `compose`: it has to give an `Adapter`, not something of the type"),
         ("mix", MixSmall, "mix, `compose`: it has to give all tensors of the broadcast adapter, in their shapes."),
         ("mix", MixList, "mix, `lessons`: it has to be a generator"),

@@ -10,7 +10,7 @@ from typing import Annotated
 import pytest
 
 from fedse.errors import CannotImport, UnknownName
-from fedse.plugins import Choice, ChoiceOf, build, nearest, options_of, resolve
+from fedse.plugins import Choice, ChoiceOf, build, nearest, nearest_or_all, options_of, resolve
 from fedse.plugins.shipped import KNOWN
 
 ALL_NAMES = [(kind, name) for kind, names in KNOWN.items() for name in names]
@@ -43,6 +43,18 @@ def test_a_mistyped_name_is_answered_with_the_nearest_and_all_known() -> None:
         resolve("filter", "treshold")
     assert "best_of_task, none, success, threshold" in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+def test_a_short_name_is_like_another_only_where_most_letters_are() -> None:
+    known = ["flora", "mean", "krum", "ties_merge"]
+    found = {name: nearest(name, known) for name in ("foo", "men", "krm", "ties", "floar", "ti")}
+    meant = {name: hint.removeprefix("did you mean '").removesuffix("'? ") for name, hint in found.items()}
+    assert meant == {"foo": "", "men": "mean", "krm": "krum", "ties": "ties_merge", "floar": "flora", "ti": ""}
+
+
+def test_what_there_is_goes_on_with_the_sentence_where_nothing_is_near() -> None:
+    assert nearest_or_all("nobody", ["east", "west"], "This run has:") == "this run has: east, west"
+    assert nearest_or_all("eats", ["east", "west"], "This run has:") == "did you mean 'east'? This run has: east, west"
 
 
 @pytest.mark.parametrize("name", ["fedavg", "FedAvg"])
@@ -131,7 +143,7 @@ def test_an_option_can_be_set_on_a_bare_path(tmp_path: Path) -> None:
     from fedse import load_experiment
 
     file = tmp_path / "probe.yaml"
-    file.write_text("name: probe\nmodel: table\nclients: {one: {worlds: [maze]}}\nstart: shown.json\n")
+    file.write_text("name: probe\nmodel: nano\nclients: {one: {worlds: [maze]}}\nstart: shown.json\n")
     found = load_experiment(file, ["start.bad_records=skip"]).start
     assert (found.name, found.options) == ("recorded", {"path": Path("shown.json"), "bad_records": "skip"})
 

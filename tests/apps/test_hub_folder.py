@@ -145,7 +145,7 @@ def test_an_insecure_hub_has_nothing_to_revoke_or_renew(open_kit: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--site", "a/b"], "may hold letters"),
+        (["--site", "a/b"], "cannot be a name: use at most 100 letters"),
         (["--site", "east", "--address", "nowhere"], "give it as HOST:PORT"),
     ],
 )

@@ -257,6 +257,19 @@ def test_experience_is_exported(finished: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_file_of_an_unknown_ending_is_refused_and_a_folder_may_have_a_dot(finished: Path, tmp_path: Path) -> None:
+    listed = "xperience goes into .json, .jsonl, .parquet or .atif files; for an adapter folder leave the ending out"
+    for name, hint in (("foo.csv", "e"), ("foo.JSON", "did you mean '.json'? E"), ("foo.final", "e")):
+        refused = command("export", finished, tmp_path / name)
+        assert refused.returncode == 2 and not (tmp_path / name).exists()
+        assert f"the ending '{Path(name).suffix}': {hint}{listed}" in refused.stderr
+    for name, options in (("adapter-v1.2", ()), ("adapter.final", ("--what", "adapter"))):
+        done = command("export", finished, tmp_path / name, *options)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / name / "adapter_config.json").is_file()
+
+
+@pytest.mark.slow
 def test_what_is_exported_to_json_starts_another_run(finished: Path, tmp_path: Path) -> None:
     done = command("export", finished, tmp_path / "shown.json")
     assert done.returncode == 0, done.stderr

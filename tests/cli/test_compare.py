@@ -40,6 +40,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def _cost_lines(printed: str) -> list[str]:
+    table = printed.split("What the rounds took")[1].split("└")[0]
+    return [line for line in table.splitlines() if line.startswith("│")]
+
+
 @pytest.mark.slow
 def test_compare_prints_tables_and_draws(runs: Path) -> None:
     names = ["fed_se-s0", "fed_se-s1", "centralized-s0", "centralized-s1", "local-s0", "pretrained-s0"]
@@ -68,6 +73,8 @@ def test_compare_prints_tables_and_draws(runs: Path) -> None:
     # Two clients, both directions, two rounds, 4 bytes for each of 256 x 4 scores.
     assert methods["fed_se"]["costs"]["fed_se-s0"]["2"]["bytes"] == 2 * 2 * 2 * 4 * 256 * 4
     assert methods["local"]["costs"]["local-s0"]["2"]["bytes"] == 0
+    learned = {line.split("│")[1].strip(): line.split("│")[4].strip() for line in _cost_lines(done.stdout)}
+    assert learned == {"fed_se": "-", "centralized": "-", "local": "-", "pretrained": "0"}, "a table counts no tokens"
     report = json.loads((runs / "fed_se-s1/rounds/0002/report.json").read_text())["diagnostics"]
     agreement = methods["fed_se"]["agreements"]["fed_se-s1"]["2"]
     assert agreement == {"cosine": report["cosine"]["east|west"], "product_gap": report["product_gap"]}

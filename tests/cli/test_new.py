@@ -39,7 +39,7 @@ def test_a_new_experiment_is_one_and_has_the_name(name: str, tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["experiment", "a/b"], "'a/b' cannot be a name"),
+        (["experiment", "a/b"], "'a/b' cannot be a name: use at most 100 letters"),
         (["experiment", "there"], "there.yaml exists already"),
         (["world", "My-World"], "cannot be the name of a module"),
         (["world", "json"], "there is a Python module called 'json' already"),

@@ -53,6 +53,8 @@ def test_a_failure_is_named_the_rest_is_done_and_done_is_skipped(tmp_path: Path)
     assert (tmp_path / "runs/grid/tight-s0/events.jsonl").read_bytes() == before
     waiting = command("sweep", "sweep.yaml", "--set", "name=x", "--dry-run", folder=tmp_path)
     assert "tight-s0" in waiting.stdout and "done" in waiting.stdout
+    header = next(line for line in waiting.stdout.splitlines() if "state" in line)
+    assert [column.strip() for column in header.strip("┃").split("┃")] == ["run", "state", "rounds", "macro %", "why"]
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from fedse.experience.export import export
 from fedse.experiments.components import build_components
 from fedse.experiments.estimate import MOST_COPIES, PILOT_EPISODES, estimate
 from fedse.experiments.options import Experiment
+from fedse.experiments.task_counts import fewer_than_asked
 from fedse.learners.table import TableLearner
 from fedse.runs.folder import RunFolder
 
@@ -79,6 +81,51 @@ def test_an_estimate_grows_with_the_run_and_is_near_its_disk_use(
     assert all(len(client.experience.buffer) == 0 for client in federation.clients)
     used = RunFolder.existing(fedse.run(experiment, tmp_path).folder).size()
     assert used / 4 < short.bytes < used * 4
+
+
+ORIGINAL = {"name": "maze", "mode": "original"}
+"""25 tasks in each split."""
+
+
+def test_an_estimate_counts_no_more_tasks_than_worlds_have_and_the_run_says_so(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    asked = {
+        "clients": {"east": {"worlds": [ORIGINAL]}, "west": {"worlds": [ORIGINAL], "learns": False}},
+        "exploration": {"tasks": 1000},
+        "evaluation": {"tasks": 1000, "test_tasks": 10},
+    }
+    experiment = table_experiment(rounds=2, **asked)
+    parts = build_components(experiment)
+    federation = assembled(experiment, tmp_path / "estimate", parts)
+    found = estimate(
+        federation.clients, parts.model, parts.policy, parts.learner, federation.initial_adapter(), experiment.rounds
+    )
+    folder = fedse.run(experiment, tmp_path).folder
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    explored, evaluated = 25 * experiment.rounds, 2 * (25 * (experiment.rounds + 1) + 10)
+    assert found.episodes == explored + evaluated
+    told = [event["message"] for event in events if event.get("kind") == "fewer_tasks"]
+    assert told == [
+        "exploration.tasks asks for 1,000 training tasks of each world, and these have fewer, which are all played: "
+        "east: maze 25.",
+        "evaluation.tasks asks for 1,000 validation tasks of each world, and these have fewer, which are all played: "
+        "east: maze 25, west: maze 25.",
+    ]
+
+
+def test_made_tasks_have_no_number_and_defaults_are_nobodys_wish(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    few = {"east": {"worlds": [{**ORIGINAL, "mode": "clean", "train_tasks": 4}]}}
+    making = table_experiment(clients=few, exploration={"tasks": 7}, curriculum="variations")
+    drawing = table_experiment(clients=few, exploration={"tasks": 7})
+    unset = table_experiment(clients={"east": {"worlds": [ORIGINAL]}}, exploration={}, evaluation={})
+    keys = [
+        [warning.details["key"] for warning in fewer_than_asked(experiment, build_components(experiment).worlds)]
+        for experiment in (making, drawing, unset)
+    ]
+    assert keys == [[], ["exploration.tasks"], []]
 
 
 def test_an_estimate_counts_what_buffers_begin_with(

@@ -62,6 +62,8 @@ def test_an_experiment_may_stand_in_the_sweep_itself(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ("name: x\nexperiment: none.yaml", "there is no file"),
+        (BASE, "is an experiment, which `fedse run "),
+        ("name: a b\nexperiment: base.yaml", "name: 'a b' cannot be a name: use at most 100 letters"),
         ("name: x\nexperiment: base.yaml\nmethod: [local]", "unknown key; did you mean 'methods'?"),
         ("name: x\nexperiment: base.yaml\nmethods: [locl]", "methods.0: input should be"),
         (

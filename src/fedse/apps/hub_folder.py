@@ -10,7 +10,6 @@ flower/                                    state of Flower's server
 from __future__ import annotations
 
 import hashlib
-import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,11 +21,11 @@ from fedse.apps.hub_options import HubOptions
 from fedse.apps.nginx_file import nginx_configuration
 from fedse.errors import BadInput
 from fedse.experiments.file import explain
+from fedse.experiments.folder_names import name_problem
 from fedse.storage import atomic
 from fedse.storage.strict_yaml import read_yaml, to_yaml
 
 BUNDLE = Path(__file__).parent / "bundle"
-_SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,8 @@ class HubFolder:
         """Make a hub, or add sites to the one that is there, whose options need not be given again. Existing keys are never
         replaced."""
         for site in sites:
-            if not _SITE.fullmatch(site):
-                raise BadInput(f"the site name '{site}' may hold letters, digits, '.', '_' and '-' only.")
+            if problem := name_problem(site):
+                raise BadInput(f"--site: {problem}")
         if not (path / "hub.yaml").exists():
             _begin(path, options)
         hub = cls.existing(path)

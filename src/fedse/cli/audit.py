@@ -47,7 +47,7 @@ def audit(
     from fedse.errors import BadInput
     from fedse.experiments.options import experiment_of
     from fedse.experiments.running import open_run
-    from fedse.plugins import nearest
+    from fedse.plugins import nearest_or_all
     from fedse.runs.reading import RunView
 
     if projection + canaries + bool(reference or without) > 1:
@@ -65,7 +65,7 @@ def audit(
             "`engine: local`."
         )
     if client and client not in (names := experiment.learners):
-        raise BadInput(f"--client {client}: {nearest(client, names)}Clients that learn: {', '.join(names)}.")
+        raise BadInput(f"--client {client}: {nearest_or_all(client, names, 'Clients that learn:')}.")
     if number is not None:
         view.digest_of(number)
     with open_run(run) as federation:

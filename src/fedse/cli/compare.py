@@ -175,11 +175,12 @@ def _cost_table(groups: Sequence[Group]) -> Table:
     for group in groups:
         last = [run.costs[run.round] for run in group.runs]
         sent = [cost.bytes for cost in last if cost.bytes is not None]
+        learned = [cost.learned_tokens for cost in last if cost.learned_tokens is not None]
         table.add_row(
             group.label,
             str(group.runs[0].round),
             f"{_mean([cost.explored_tokens for cost in last]):,.0f}",
-            f"{_mean([cost.learned_tokens for cost in last]):,.0f}",
+            f"{_mean(learned):,.0f}" if learned else "-",
             f"{_mean([cost.seconds for cost in last]) / 60:,.1f}",
             f"{_mean(sent) / 1e6:,.2f}" if sent else "trajectories",
             *([f"{_mean([cost.hint_tokens for cost in last]):,.0f}"] if with_hints else []),

@@ -27,7 +27,7 @@ def evaluate(
     from fedse.cli.tables import evaluation_table
     from fedse.errors import BadInput
     from fedse.experiments.running import open_run
-    from fedse.plugins import nearest
+    from fedse.plugins import nearest_or_all
     from fedse.runs.reading import RunView
 
     chosen = checked_split(split)
@@ -42,7 +42,7 @@ def evaluate(
         federation = open_run(run, [progress], settings or [])
         worlds = sorted({label for client in federation.clients for label in client.site.places})
         if world and world not in worlds:
-            raise BadInput(f"--world {world}: {nearest(world, worlds)}This run has: {', '.join(worlds)}.")
+            raise BadInput(f"--world {world}: {nearest_or_all(world, worlds, 'This run has:')}.")
         if chosen == "test" and federation.experiment.evaluation.test_tasks == 0:
             raise BadInput(
                 f"the experiment of {run} asks for no test (evaluation.test_tasks: 0): use --split validation."

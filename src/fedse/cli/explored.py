@@ -53,15 +53,13 @@ def _read(run: Path, name: str, client: str) -> list[Tries]:
     from fedse.errors import BadInput
     from fedse.evaluation.explored_plot import Tries
     from fedse.experience.buffer_file import explored as read
-    from fedse.plugins import nearest
+    from fedse.plugins import nearest_or_all
     from fedse.runs.reading import RunView
 
     view = RunView.existing(run)
     folders = {path.parent.name: path for path in sorted((view.path / "clients").glob("*/buffer.sqlite"))}
     if client and client not in folders:
-        raise BadInput(
-            f"--client {client}: {nearest(client, folders)}Clients with a buffer in {run}: {', '.join(folders)}."
-        )
+        raise BadInput(f"--client {client}: {nearest_or_all(client, folders, f'Clients with a buffer in {run}:')}.")
     return [
         Tries(name, holder, *row) for holder, path in folders.items() if client in ("", holder) for row in read(path)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -57,6 +58,7 @@ def export(
 
     folder = RunView.existing(run)
     if what is None:
+        _check_ending(target, ENDINGS)
         what = What.EXPERIENCE if target.suffix in ENDINGS else What.ADAPTER
     if target.exists():
         raise BadInput(f"{target} exists already: choose another name or remove it.")
@@ -69,6 +71,20 @@ def export(
         number = chosen_round(folder, wanted, client)
         _write_model(folder, target, what, number, client)
         say(f"Wrote {target} (after round {number})")
+
+
+def _check_ending(target: Path, known: Sequence[str]) -> None:
+    """A name such as `episodes.csv` asks for a file, and `adapter-v1.2` for a folder."""
+    from fedse.errors import BadInput
+
+    ending = target.suffix
+    if ending in known or not ending[1:].isalpha():
+        return
+    meant = f"did you mean '{ending.lower()}'? Experience" if ending.lower() in known else "experience"
+    raise BadInput(
+        f"{target}: fedse writes no file with the ending '{ending}': {meant} goes into {', '.join(known[:-1])} or "
+        f"{known[-1]} files; for an adapter folder leave the ending out, or add `--what adapter`."
+    )
 
 
 def _write_model(folder: RunView, target: Path, what: What, number: int, client: str) -> None:

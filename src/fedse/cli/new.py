@@ -25,8 +25,10 @@ def experiment(
     name: Annotated[str, typer.Argument(help="Name of the experiment and of its file, NAME.yaml.")],
 ) -> None:
     """Write NAME.yaml: two sites and the model inside the package, a few minutes on two CPU cores."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name):
-        raise BadInput(f"'{name}' cannot be a name: use letters, digits, '.', '_' and '-', such as `my_first`.")
+    from fedse.experiments.folder_names import name_problem
+
+    if problem := name_problem(name):
+        raise BadInput(problem)
     file = Path(f"{name}.yaml")
     line = to_yaml({"name": name})  # A name such as 2024 needs quotation marks.
     _write({file: _shipped("new_experiment.yaml").replace(f"name: {_EXPERIMENT}\n", line)})

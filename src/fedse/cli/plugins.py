@@ -10,7 +10,7 @@ from rich.text import Text
 
 from fedse.cli.console import make_console
 from fedse.errors import UnknownName
-from fedse.plugins import known, nearest, options_of, resolve, summary
+from fedse.plugins import known, nearest_or_all, options_of, resolve, summary
 from fedse.plugins.shipped import KNOWN
 
 
@@ -25,7 +25,7 @@ def plugins(
 ) -> None:
     """List the plug-ins of every slot, or of one slot, with their options. Installed packages are included."""
     if slot and slot not in KNOWN:
-        raise UnknownName(f"there is no slot '{slot}': {nearest(slot, KNOWN)}Slots: {', '.join(KNOWN)}.")
+        raise UnknownName(f"there is no slot '{slot}': {nearest_or_all(slot, KNOWN, 'Slots:')}.")
     console = make_console()
     if not slot:
         console.print("Importing the plug-ins of every slot")

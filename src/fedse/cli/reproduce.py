@@ -73,10 +73,10 @@ def reproduce(
     from fedse.cli.compare import print_details
     from fedse.cli.sweep import run_cells
     from fedse.errors import BadInput
-    from fedse.plugins import nearest
+    from fedse.plugins import nearest_or_all
 
     if beside not in paper.TABLE1:
-        raise BadInput(f"--beside {beside}: {nearest(beside, paper.TABLE1)}The paper has {', '.join(paper.TABLE1)}.")
+        raise BadInput(f"--beside {beside}: {nearest_or_all(beside, paper.TABLE1, 'The paper has')}.")
     if not model and base is None:
         raise BadInput(
             "--model is missing: name a base model, such as --model smollm2, or give an experiment with --base."

@@ -188,12 +188,12 @@ def _clients(folder: RunView) -> list[str]:
 
 def _check_client(folder: RunView, client: str) -> None:
     from fedse.errors import BadInput
-    from fedse.plugins import nearest
+    from fedse.plugins import nearest_or_all
 
     clients = _clients(folder)
     # Those of a federation over several machines are not here, and none of them is unknown for that.
     if clients and client not in clients:
-        raise BadInput(f"--client {client}: {nearest(client, clients)}This run has: {', '.join(clients)}.")
+        raise BadInput(f"--client {client}: {nearest_or_all(client, clients, 'This run has:')}.")
 
 
 def _fitting(

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 def checked_split(wanted: str) -> Split:
     """The split that somebody asked for."""
     from fedse.errors import BadInput
-    from fedse.plugins import nearest
+    from fedse.plugins import nearest_or_all
     from fedse.types import SPLITS
 
     for known in SPLITS:
         if known == wanted:
             return known
-    raise BadInput(f"--split {wanted}: {nearest(wanted, SPLITS)}Known: {', '.join(SPLITS)}.")
+    raise BadInput(f"--split {wanted}: {nearest_or_all(wanted, SPLITS, 'Known:')}.")

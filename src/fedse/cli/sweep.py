@@ -103,7 +103,13 @@ def _warn_of_threads(console: Console, made: Sequence[Cell], processes: int) -> 
 
 def _table(made: Sequence[Cell], results: Mapping[str, Result]) -> Table:
     table = Table(title_justify="left", caption_justify="left")
-    for column, side in (("run", "left"), ("state", "left"), ("rounds", "right"), ("macro %", "right"), ("", "left")):
+    for column, side in (
+        ("run", "left"),
+        ("state", "left"),
+        ("rounds", "right"),
+        ("macro %", "right"),
+        ("why", "left"),
+    ):
         table.add_column(column, justify="right" if side == "right" else "left")
     for cell in made:
         complete = cell.is_complete()

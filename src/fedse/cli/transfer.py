@@ -87,7 +87,7 @@ def transfer(
 
 def _split(split: str, experiment: Experiment) -> Split:
     from fedse.errors import BadInput
-    from fedse.plugins import nearest
+    from fedse.plugins import nearest_or_all
 
     chosen = split or ("validation" if experiment.evaluation.test_tasks == 0 else "test")
     if chosen == "test":
@@ -96,7 +96,7 @@ def _split(split: str, experiment: Experiment) -> Split:
         return "test"
     if chosen == "validation":
         return "validation"
-    raise BadInput(f"--split {split}: {nearest(split, ['validation', 'test'])}Known: validation, test.")
+    raise BadInput(f"--split {split}: {nearest_or_all(split, ['validation', 'test'], 'Known:')}.")
 
 
 def _matrix(found: Mapping[str, Any]) -> tuple[list[str], list[str], dict[tuple[str, str], Mapping[str, Any]]]:

@@ -165,12 +165,18 @@ def checked_kept(given: Sequence[Trajectory], kept: Sequence[Trajectory]) -> Seq
     return kept
 
 
-def checked_learned(learned: Learned) -> Learned:
-    """What a learner returned of a lesson from which it did not abstain."""
+def checked_learned(learner: object, learned: Any) -> Learned | None:
+    """What a learner returned of a lesson; None where it abstained."""
+    if learned is None:
+        return None
+    owner = f"learner '{type(learner).__name__}'"
+    expected = f"{owner}: it has to return an adapter and its metrics, `(adapter, {{'loss': 0.5}})`, or None to abstain"
     if not (isinstance(learned, tuple | list) and len(learned) == 2):
-        raise BadInput(f"learner: it has to return `(adapter, metrics)`, or None to abstain, not {described(learned)}.")
+        raise BadInput(f"{expected}, not {described(learned)}.")
     adapter, metrics = learned
-    return an_adapter(adapter, "learner"), numbers(metrics, "learner")
+    if not isinstance(adapter, Adapter):
+        raise BadInput(f"{expected}; in the place of the `Adapter` is {described(adapter)}.")
+    return an_adapter(adapter, owner), numbers(metrics, owner)
 
 
 def an_adapter(found: Any, owner: str) -> Adapter:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 
 from fedse.clients.experience import RoundMemory
-from fedse.clients.guards import checked_learned
 from fedse.clients.requests import Teach
 from fedse.types import Adapter, Learned, Lesson, Lessons
 
@@ -22,7 +21,7 @@ def teach(lessons: Lessons, memory: RoundMemory) -> Generator[Teach, Learned | N
     metrics: dict[str, float] = {}
     number = 1
     while learned is not None:
-        adapter, told = checked_learned(learned)
+        adapter, told = learned
         metrics = _together(metrics, told)
         number += 1
         try:

@@ -26,7 +26,7 @@ class ExplorationOptions(PluginOptions):
     """How much a client explores. Temperature 1 is the paper's."""
 
     tasks: int = Field(default=50, ge=1)
-    """Training tasks of each world that are explored in a round."""
+    """Training tasks of each world that are explored in a round; fewer where the world has fewer."""
     attempts: int = Field(default=1, ge=1)
     """Attempts at each task."""
     temperature: Annotated[float | Ramp, Scheduled(above=0)] = 1.0

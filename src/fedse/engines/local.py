@@ -16,6 +16,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from fedse.clients.guards import checked_learned
 from fedse.clients.requests import Teach, Work
 from fedse.errors import FedseError, TooLate, WorldBroke
 from fedse.events import ClientLearning, EpisodeFinished, EpisodesPlanned, EpisodesPlayed, Warned
@@ -120,8 +121,10 @@ class LocalEngine:
             if isinstance(self.learner, FollowsRounds):
                 self.learner.enter(round)
             if len(lessons) > 1 and isinstance(self.learner, LearnsTogether):
-                return self.learner.learn_together(lessons)
-            return [self.learner.learn(lesson) for lesson in lessons]
+                learned = self.learner.learn_together(lessons)
+            else:
+                learned = [self.learner.learn(lesson) for lesson in lessons]
+        return [checked_learned(self.learner, item) for item in learned]
 
     def _work(self, tasks: dict[str, RoundTask], began: float) -> Iterator[ClientReply]:
         group = _Group()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +22,8 @@ class Cost:
 
     explored_tokens: int = 0
     """Tokens the agents sampled while exploring."""
-    learned_tokens: int = 0
-    """Tokens that went through the learners, once for each epoch."""
+    learned_tokens: int | None = 0
+    """Tokens that went through the learners, once for each epoch; None where learners count none, as with a table."""
     seconds: float = 0.0
     """Time of the rounds, with their evaluations."""
     bytes: int | None = 0
@@ -130,13 +130,21 @@ def costs(run: RunView, sharing: bool, pooled: bool) -> dict[int, Cost]:
         crossed = sum(up) + down * len(up) if sharing else 0
         total = Cost(
             total.explored_tokens + sum(entry["counts"].get("agent_tokens", 0) for entry in clients),
-            total.learned_tokens + int(sum(entry["metrics"].get("tokens", 0) for entry in clients)),
+            _learned_tokens(total.learned_tokens, [entry["metrics"] for entry in clients]),
             total.seconds + report["seconds"],
             None if total.bytes is None else total.bytes + crossed,
             total.hint_tokens + sum(entry["counts"].get("hint_tokens", 0) for entry in clients),
         )
         found[number] = total
     return found
+
+
+def _learned_tokens(before: int | None, metrics: Iterable[Mapping[str, float]]) -> int | None:
+    lessons = [told for told in metrics if told]
+    counted = [told["tokens"] for told in lessons if "tokens" in told]
+    if lessons and not counted:
+        return before or None
+    return before if not lessons else (before or 0) + int(sum(counted))
 
 
 def agreements(run: RunView) -> dict[int, Agreement]:

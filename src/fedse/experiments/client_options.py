@@ -28,11 +28,11 @@ def numbered(names: Iterable[str]) -> list[str]:
 class ClientOptions(PluginOptions):
     """One site."""
 
-    worlds: list[Annotated[Choice, ChoiceOf("world")]] = Field(min_length=1)
+    worlds: list[Annotated[Choice, ChoiceOf("world")]] = Field(min_length=1, examples=[["maze"]])
     """The worlds it owns, by name, each with options of its own if wanted."""
     learns: bool = True
     """False for a site that only measures the shared adapter: how well it does in a world it has not learned from."""
-    training: TrainingPart | None = None
+    training: TrainingPart | None = Field(default=None, examples=[{"part": 1, "of": 2}])
     """Its part of its worlds' training tasks, such as `{part: 1, of: 2}`: sites of one world that have different parts never
     explore or demonstrate the same task. Without it a site has all of them."""
 

@@ -11,6 +11,7 @@ from fedse.clients.client import Client
 from fedse.clients.site import Place
 from fedse.errors import WorldBroke
 from fedse.experience.records import to_record
+from fedse.experiments.task_counts import draws_on_training
 from fedse.probes.evaluation import evaluation_of
 from fedse.protocols import KnowsItsSize, Learner, Model, Policy
 from fedse.starts.demonstrations import demonstrate
@@ -25,7 +26,7 @@ MOST_COPIES = 24
 
 @dataclass(frozen=True)
 class Estimate:
-    """Rough by nature: it assumes episodes halfway each_round the expert's length and the turn limit."""
+    """Rough by nature: it assumes episodes halfway between the expert's length and the turn limit."""
 
     seconds: float
     bytes: int
@@ -49,16 +50,6 @@ def estimate(
     # Hundreds of sites may have worlds that are alike, and what one learns from costs what the others' does.
     a_token: dict[tuple[str, str, int], float] = {}
     for client in clients:
-        exploration = client.site.exploration if client.site.learns else None
-        explored = exploration.tasks * exploration.attempts * rounds if exploration else 0
-        evaluation = evaluation_of(client.probes).options
-        each_round = evaluation.tasks if evaluation.tasks_per_round is None else evaluation.tasks_per_round
-        evaluated = (
-            2 * evaluation.tasks
-            + max(0, rounds - 1) * each_round
-            + (rounds * evaluation.after_learning if client.site.learns else 0)
-            + (200 if (test := evaluation.test_tasks) is None else test)
-        )
         for label, place in client.site.places.items():
             world = place.make()
             with blamed(world, f"a trial at client '{client.name}'"):
@@ -66,6 +57,7 @@ def estimate(
                 pilot = [demonstrate(client.name, label, world, task, model.chat, _someone) for task in tasks]
                 if not pilot:
                     raise WorldBroke("there is no training task.")
+            explored, evaluated = _explored(client, world, rounds), _evaluated(client, world, rounds)
             steps = sum(len(item.steps) for item in pilot)
             tokens_a_step = sum(item.agent_tokens for item in pilot) / steps
             longer = (world.turn_limit + steps / len(pilot)) / 2 / (steps / len(pilot))
@@ -83,6 +75,28 @@ def estimate(
                 a_token[kind] = measured / _tokens(pilot, model)
             seconds += remembered * tokens * a_token[kind]
     return Estimate(seconds, written, episodes)
+
+
+def _explored(client: Client, world: World, rounds: int) -> int:
+    """Episodes of exploration in a world."""
+    exploration = client.site.exploration
+    if exploration is None or not client.site.learns:
+        return 0
+    tasks = exploration.tasks
+    if draws_on_training(client.curriculum):
+        tasks = min(tasks, len(tasks_of(world, "train")))
+    return tasks * exploration.attempts * rounds
+
+
+def _evaluated(client: Client, world: World, rounds: int) -> int:
+    """Episodes of evaluation in a world."""
+    options = evaluation_of(client.probes).options
+    there = len(tasks_of(world, "validation"))
+    tasks = min(options.tasks, there)
+    each_round = tasks if options.tasks_per_round is None else min(options.tasks_per_round, there)
+    after_learning = rounds * min(options.after_learning, there) if client.site.learns else 0
+    test = 0 if options.test_tasks == 0 else len(tasks_of(world, "test")[: options.test_tasks])
+    return 2 * tasks + max(0, rounds - 1) * each_round + after_learning + test
 
 
 def _begins_with(client: Client, place: Place, world: World) -> float:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticCustomError
 
 from fedse.errors import BadInput
+from fedse.experiments.key_examples import example_of, model_in
 from fedse.experiments.old_keys import advice
-from fedse.plugins import nearest
+from fedse.plugins import nearest, nearest_or_all
 from fedse.storage.strict_yaml import KeyPath, parse_value
 from fedse.visible import short
 
@@ -20,6 +23,7 @@ _TOLD = 10
 _NO_OPTIONS = (
     "it takes no options. A class of your own lists those it takes in a nested class `Options` (docs/howto/plugins.md)."
 )
+_AT_KEY = "at_key"
 _LONGEST = 800
 """Characters of one message."""
 
@@ -87,6 +91,11 @@ def explain(error: ValidationError, model: type[BaseModel], places: Mapping[KeyP
     return "\n".join(messages)
 
 
+def at_key(message: str, *below: str) -> PydanticCustomError:
+    """An error of a validator, told at a key below what it validates, in the words of the message and no others."""
+    return PydanticCustomError(_AT_KEY, "{message}", {"message": message, "at": below})
+
+
 def _count(errors: Sequence[Any]) -> int:
     return sum(_count(item["ctx"]["errors"]) if item["type"] == "part_options" else 1 for item in errors)
 
@@ -102,37 +111,44 @@ def _problems(errors: Sequence[Any], at: KeyPath, model: type[BaseModel]) -> Ite
             if told := advice(where, known, item["input"]):
                 yield where, told
                 continue
-            hint = nearest(short(where[-1]), known)
-            listed = f"Known keys: {', '.join(known)}." if known else _NO_OPTIONS
-            yield where, f"unknown key; {hint}{listed}"
+            listed = f"{nearest_or_all(short(where[-1]), known, 'Known keys:')}." if known else _NO_OPTIONS
+            yield where, f"unknown key; {listed}"
         elif item["type"] == "missing":
             yield where, "this key is missing."
+        elif item["type"] == _AT_KEY:
+            yield (*where, *context["at"]), short(item["msg"], _LONGEST)
         elif item["type"] in ("unknown_name", "secret"):
             yield where, short(item["msg"], _LONGEST)
+        elif item["loc"] and _is_group(item):
+            example = example_of(model, item["loc"])
+            yield where, f"a group of keys is expected here, {example}, got {short(repr(item['input']))}."
         else:
             said = short(item["msg"].removeprefix("Value error, "), _LONGEST)
             # Of keys that do not go together the sentence names those it is about, and the rest is a whole experiment.
             got = f", got {short(repr(item['input']))}" if where else ""
-            yield where, f"{said[0].lower()}{said[1:]}{got}."
+            meant = nearest(str(item["input"]), _choices(context)) if item["type"] == "literal_error" else ""
+            yield where, f"{said[0].lower()}{said[1:]}{got}{f'; {meant.strip()}' if meant else '.'}"
+
+
+def _choices(context: Mapping[str, Any]) -> list[str]:
+    """Values of which one was expected: pydantic gives them as a text."""
+    return re.findall(r"'([^']*)'", context["expected"])
+
+
+def _is_group(item: Any) -> bool:
+    """Whether something else stands where keys and values belong."""
+    no_keys = item["type"] in ("model_type", "model_attributes_type", "dict_type")
+    return no_keys or (item["type"] == "too_short" and item["input"] == {})
 
 
 def _keys_beside(model: type[BaseModel], at: Sequence[Any]) -> list[str]:
     """Keys that are known where an unknown one was found."""
     for step in at[:-1]:
         field = model.model_fields.get(str(step))
-        inner = _model_in(field.annotation) if field else None
+        inner = model_in(field.annotation) if field else None
         if inner is not None:
             model = inner
     return list(model.model_fields)
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in getattr(annotation, "__args__", ()):
-        if (found := _model_in(argument)) is not None:
-            return found
-    return None
 
 
 def differences(one: Any, other: Any, key: str = "") -> list[str]:

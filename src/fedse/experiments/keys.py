@@ -16,6 +16,7 @@ from fedse.evaluation.learned_shares import LEARNED_FROM
 from fedse.evaluation.side_by_side import AFTER_LEARNING, AS_BROADCAST
 from fedse.experience.buffer import BufferOptions
 from fedse.experiments.client_options import ClientOptions, numbered
+from fedse.experiments.folder_names import FolderName, check_names
 from fedse.experiments.methods import Method, Sharing
 from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import ParticipationOptions
@@ -30,7 +31,6 @@ from fedse.types import Split
 
 POOLED = "pooled"
 """Name of the client that holds the worlds of all the others."""
-NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
 
 
 def _choice(kind: str, default: str) -> Any:
@@ -47,7 +47,7 @@ class ExperimentKeys(PluginOptions):
         {"method", "clients", "start_adapter", "checks", "promotion", "participation", "engine", "limits", "trackers"}
     )
 
-    name: str = Field(pattern=NAME)
+    name: FolderName
     """Name of the run; its folder is runs/NAME."""
     seed: int = Field(default=0, ge=0)
     """Seed of everything that is drawn: tasks, sampling, order of training, initial adapter."""
@@ -65,7 +65,7 @@ class ExperimentKeys(PluginOptions):
     """True puts the worlds of all clients, and what their buffers begin with, into the hands of one client."""
     model: Annotated[Choice, ChoiceOf("model")]
     """The frozen base model that all clients share."""
-    clients: dict[str, ClientOptions] = Field(min_length=1)
+    clients: dict[str, ClientOptions] = Field(min_length=1, examples=[{"east": {"worlds": ["maze"]}}])
     """The sites, by name."""
     start: Annotated[Choice, ChoiceOf("start", "demonstrations")] = _choice("start", "demonstrations")
     """What buffers begin with."""
@@ -114,11 +114,7 @@ class ExperimentKeys(PluginOptions):
     @field_validator("clients")
     @classmethod
     def _names_are_folders(cls, clients: dict[str, ClientOptions]) -> dict[str, ClientOptions]:
-        for name in clients:
-            if not re.fullmatch(NAME, name):
-                raise ValueError(
-                    f"the client name {name!r} may hold letters, digits, '.', '_' and '-' only, at most 100 of them"
-                )
+        check_names(clients)
         return clients
 
     @property

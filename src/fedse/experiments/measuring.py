@@ -20,7 +20,7 @@ from fedse.evaluation.measured import (
 )
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import stored_experiment
-from fedse.plugins import nearest
+from fedse.plugins import nearest_or_all
 from fedse.runs.reading import RunView
 
 SPLITS = ("test", "validation")
@@ -30,7 +30,7 @@ SPLITS = ("test", "validation")
 def read_runs(paths: Sequence[Path], split: str) -> tuple[str, list[Measured]]:
     """The split that was chosen and what each run reached on it."""
     if split not in ("", *SPLITS):
-        raise BadInput(f"--split {split}: {nearest(split, SPLITS)}Known: {', '.join(SPLITS)}.")
+        raise BadInput(f"--split {split}: {nearest_or_all(split, SPLITS, 'Known:')}.")
     folders = [RunView.existing(path) for path in paths]
     missing: dict[str, list[str]] = {}
     for candidate in [split] if split else SPLITS:

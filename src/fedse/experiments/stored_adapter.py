@@ -12,7 +12,7 @@ from fedse.experiments.building import build_mix
 from fedse.experiments.running import stored_experiment
 from fedse.federation.library import library_of
 from fedse.federation.stored_state import stored_state
-from fedse.plugins import nearest
+from fedse.plugins import nearest, nearest_or_all
 from fedse.runs.reading import RunView
 from fedse.runs.shared_adapter import mean_of_last
 from fedse.types import Adapter, Sent
@@ -42,7 +42,7 @@ def known_clients(folder: RunView, client: str) -> list[str]:
     """The clients whose folders are here; the one asked for has to be among them."""
     clients = sorted(path.name for path in (folder.path / "clients").glob("*"))
     if client and client not in clients:
-        raise BadInput(f"--client {client}: {nearest(client, clients)}This run has: {', '.join(clients)}.")
+        raise BadInput(f"--client {client}: {nearest_or_all(client, clients, 'This run has:')}.")
     return clients
 
 

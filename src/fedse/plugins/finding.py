@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
@@ -26,6 +26,9 @@ BY_PATH = {"model": "huggingface", "start": "recorded"}
 
 ENTRY_POINTS = "fedse.plugins"
 """Installed packages add plug-ins in this group: `curriculum.mine = "my_package.mine:Mine"`."""
+SHORTEST_TO_RESEMBLE = 5
+"""Letters of a mistyped name from which on half of them may be wrong."""
+SHORTEST_BEGINNING = 3
 _INLINE: dict[str, type[Any]] = {}
 """Classes that were given themselves in place of a name, by the path that stands for them."""
 
@@ -43,8 +46,19 @@ def known(kind: str) -> dict[str, str]:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint for a mistyped name, empty when nothing is near."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    names = list(known)
+    # Two letters in common say little about a short word, except where the other one begins with it.
+    likeness = 0.5 if len(name) >= SHORTEST_TO_RESEMBLE else 0.6
+    close = difflib.get_close_matches(name, names, n=1, cutoff=likeness)
+    if not close and len(name) >= SHORTEST_BEGINNING:
+        close = [other for other in names if other.startswith(name)][:1]
     return f"did you mean '{close[0]}'? " if close else ""
+
+
+def nearest_or_all(name: str, known: Collection[str], title: str) -> str:
+    """The hint, and what there is under a title; the title begins no sentence of its own where there is no hint."""
+    hint = nearest(name, known)
+    return f"{hint}{title if hint else title[0].lower() + title[1:]} {', '.join(known) or 'none'}"
 
 
 def resolve(kind: str, name: str) -> type[Any]:

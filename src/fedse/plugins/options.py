@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedse.errors import BadInput
-from fedse.plugins.finding import nearest
+from fedse.plugins.finding import nearest_or_all
 
 
 class PluginOptions(BaseModel):
@@ -66,7 +66,7 @@ def complaint(error: ValidationError, options: type[BaseModel]) -> str:
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         known = options.model_fields
-        return f"there is no option '{key}': {nearest(key, known)}Known: {', '.join(known) or 'none'}"
+        return f"there is no option '{key}': {nearest_or_all(key, known, 'Known:')}"
     message = first["msg"].removeprefix("Value error, ")
     return f"option '{key}': {message}" if key else message
 

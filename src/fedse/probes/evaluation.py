@@ -27,11 +27,12 @@ class EvaluationOptions(PluginOptions):
     """How the adapter that enters a round is measured: greedy, frozen, on tasks nobody learns from."""
 
     tasks: int = Field(default=40, ge=1)
-    """Validation tasks of each world before a site's first and after the last round."""
+    """Validation tasks of each world before a site's first and after the last round; fewer where the world has fewer."""
     tasks_per_round: int | None = Field(default=None, ge=0)
-    """Validation tasks in each round after the first; as many as `tasks` when not set, none when 0."""
+    """Validation tasks in each round after the first, likewise; as many as `tasks` when not set, none when 0."""
     test_tasks: int | None = Field(default=200, ge=0)
-    """Test tasks of each world, played once after the last round; all of them when null, no test when 0."""
+    """Test tasks of each world, played once after the last round; fewer where the world has fewer, all of them when null, no
+    test when 0."""
     after_learning: int = Field(default=0, ge=0)
     """Validation tasks of each world that a site also plays in every round with what it has learned, before it sends; they
     are among those that the next broadcast adapter is measured on, so that both numbers can be compared. None when 0."""

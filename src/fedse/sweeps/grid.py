@@ -28,7 +28,7 @@ from pydantic import Field, ValidationError
 from fedse.errors import BadInput
 from fedse.experiments.completion import is_complete
 from fedse.experiments.file import explain, override
-from fedse.experiments.keys import NAME
+from fedse.experiments.folder_names import FolderName
 from fedse.experiments.methods import Method
 from fedse.experiments.options import Experiment, validated
 from fedse.experiments.resuming import conflict
@@ -44,7 +44,7 @@ MOST_CELLS = 10_000
 class Sweep(PluginOptions):
     """A grid of runs. Its folder is runs/NAME, with one run for each cell."""
 
-    name: str = Field(pattern=NAME)
+    name: FolderName
     """Name of the sweep; its runs are in runs/NAME."""
     experiment: str | dict[str, Any]
     """The experiment that all cells begin with: a file, found beside this one, or the keys themselves."""
@@ -80,6 +80,11 @@ class Cell:
 def read_sweep(path: Path, settings: Sequence[str] = ()) -> tuple[Sweep, dict[str, Any], dict[KeyPath, str]]:
     """The sweep, the content of its experiment after `a.b=c` settings, and where each key of that stands."""
     content, places = read_yaml(path)
+    if "clients" in content and "experiment" not in content:
+        raise BadInput(
+            f"{path} is an experiment, which `fedse run {path}` runs: a sweep has a `name`, the `experiment` (such a file, "
+            "or its keys) and what to vary, `methods`, `variants`, `settings` or `seeds`."
+        )
     try:
         sweep = Sweep.model_validate(content)
     except ValidationError as error:

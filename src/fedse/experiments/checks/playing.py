@@ -7,6 +7,7 @@ from collections.abc import Collection
 from fedse.events import Warned
 from fedse.experiments.components import Components
 from fedse.experiments.keys import ExperimentKeys
+from fedse.experiments.task_counts import fewer_than_asked
 from fedse.experiments.world_settings import not_made_for
 from fedse.protocols import CanBeChecked
 from fedse.rollouts.player import check_actions
@@ -19,6 +20,7 @@ def check_playing(experiment: ExperimentKeys, components: Components, begun: boo
         worlds = [item for makers in components.worlds.values() for item in makers.items()]
         check_actions(components.policy, worlds)
         warnings += _check_start(components, experiment.learning_clients)
+        warnings += fewer_than_asked(experiment, components.worlds)
     return warnings
 
 

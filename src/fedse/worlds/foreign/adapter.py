@@ -176,4 +176,7 @@ class SeededWorld(ForeignWorld):
 
 
 def unknown(name: str, what: str, known: Sequence[str]) -> BadInput:
-    return BadInput(f"{what} '{name}' does not exist: {nearest(name, known)}The library lists {len(known)} of them.")
+    hint = nearest(name, known)
+    return BadInput(
+        f"{what} '{name}' does not exist: {f'{hint}The' if hint else 'the'} library lists {len(known)} of them."
+    )
