@@ -134,18 +134,6 @@ def test_every_problem_gets_a_line_of_its_own(tmp_path: Path) -> None:
             BASE.replace("name: probe", "name: a b"),
             "line 1: name: 'a b' cannot be a name: use at most 100 letters, digits",
         ),
-        (
-            BASE.replace("policy: table\n", ""),
-            "yaml: policy: 'transformer' (the default) needs a language model, and the",
-        ),
-        (
-            BASE.replace("learner: table", "learner: kto"),
-            "line 7: learner: 'kto' needs a language model, and the model is 't",
-        ),
-        (
-            BASE.replace("model: table", "model: nano"),
-            "policy: 'table' goes with the model 'table' only, and the model is",
-        ),
         ("name: x\nexperiment: three.yaml\nseeds: [1]", "probe.yaml is a sweep, which `fedse sweep "),
         (BASE.replace("model: table\n", ""), "probe.yaml: model: this key is missing."),
         (BASE.replace("model: table", "model: huggingface"), "line 2: model.path: this key is missing."),

@@ -143,7 +143,7 @@ def test_an_option_can_be_set_on_a_bare_path(tmp_path: Path) -> None:
     from fedse import load_experiment
 
     file = tmp_path / "probe.yaml"
-    file.write_text("name: probe\nmodel: nano\nclients: {one: {worlds: [maze]}}\nstart: shown.json\n")
+    file.write_text("name: probe\nmodel: table\nclients: {one: {worlds: [maze]}}\nstart: shown.json\n")
     found = load_experiment(file, ["start.bad_records=skip"]).start
     assert (found.name, found.options) == ("recorded", {"path": Path("shown.json"), "bad_records": "skip"})
 

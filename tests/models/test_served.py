@@ -55,8 +55,8 @@ def test_no_learning_abstains() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"policy": "transformer"}, "the model is 'served': use `policy: api`"),
-        ({"model": {"name": "table"}, "policy": API}, "policy: 'api' goes with the model 'served' only"),
+        ({"policy": "transformer"}, "the model 'served' with policy 'api'"),
+        ({"model": {"name": "table"}, "policy": API}, "policy: 'api' works with the model 'served' only"),
     ],
 )
 def test_parts_that_do_not_go_together_are_named(changes: dict[str, object], sentence: str) -> None:

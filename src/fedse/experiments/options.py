@@ -13,7 +13,6 @@ from fedse.experiments.checks.beginnings import check_beginnings
 from fedse.experiments.checks.lessons import check_lessons
 from fedse.experiments.checks.measuring import check_learned_by_world, check_mean_of_last, check_probes
 from fedse.experiments.checks.mixing import check_mix
-from fedse.experiments.checks.model_parts import check_model_parts
 from fedse.experiments.checks.private_learning import check_private_learning
 from fedse.experiments.checks.private_sites import check_private_sites
 from fedse.experiments.checks.promotion import check_promotion
@@ -29,7 +28,6 @@ from fedse.plugins import STORED
 from fedse.storage.strict_yaml import KeyPath, read_yaml
 
 CHECKS: tuple[Callable[[ExperimentKeys], None], ...] = (
-    check_model_parts,
     check_who_learns,
     check_mix,
     check_connection,
