@@ -24,7 +24,7 @@ start: none
 learner: table
 policy: table
 """
-SITES = "a group of keys is expected here, as in `clients: {east: {worlds: [maze]}}` (the sites, by name)"
+SITES = "a group of keys is expected here, as in `clients: {east: {worlds: [maze]}}` (the sites)"
 NEXT_LINE = len(BASE.splitlines()) + 1
 
 

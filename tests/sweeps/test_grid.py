@@ -98,6 +98,29 @@ def test_a_cell_is_complete_when_its_last_adapter_was_measured(tmp_path: Path) -
         made(tmp_path, "name: grid\nexperiment: base.yaml\nsettings: {}", "exploration.tasks=1")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "experiment:",
+            "line 2: experiment: the name of an experiment file is expected here, or the keys of an experiment",
+        ),
+        (
+            "experiment: base.yaml\nsettings: 5",
+            "settings: a group of keys is expected here, as in `settings: {learner.",
+        ),
+        (
+            "experiment: base.yaml\nvariants: 5",
+            "variants: a group of keys is expected here, as in `variants: {no_filter:",
+        ),
+    ],
+)
+def test_what_belongs_at_a_key_is_shown(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        made(tmp_path, f"name: grid\n{text}\n")
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
 def test_a_part_of_the_grid_is_chosen_by_names(tmp_path: Path) -> None:
     every = made(tmp_path, "name: grid\nexperiment: base.yaml\nmethods: [fed_se, fedit]\nseeds: [0, 1]")
     assert [cell.name for cell in named(every, ["fedit-*"])] == ["fedit-s0", "fedit-s1"]
@@ -105,3 +128,5 @@ def test_a_part_of_the_grid_is_chosen_by_names(tmp_path: Path) -> None:
     assert named(every, []) == every
     with pytest.raises(BadInput, match="--only fedse-s1: did you mean 'fed_se-s1'\\?"):
         named(every, ["fedit-*", "fedse-s1"])
+    with pytest.raises(BadInput, match=r"--only fedit: did you mean 'fedit-\*'\? No run of the sweep"):
+        named(every, ["fedit"])

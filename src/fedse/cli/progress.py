@@ -260,15 +260,18 @@ class Progress:
 def seconds_of_rounds(times: Sequence[float], left: int) -> float:
     """How long so many further rounds may take. Rounds grow longer with the buffer, and the first one has to warm up.
 
-    >>> round(seconds_of_rounds([9.0, 10.0, 13.0, 16.0], 2))
-    41
+    What was seen of their growth is believed for as many rounds again; after that they are taken to stay as long.
+
+    >>> round(seconds_of_rounds([9.0, 10.0, 13.0, 16.0], 2)), round(seconds_of_rounds([12.0, 10.0, 13.0], 47))
+    (41, 890)
     >>> seconds_of_rounds([30.0, 10.0], 3), seconds_of_rounds([30.0, 12.0, 10.0], 3)
     (30.0, 33.0)
     """
     settled = times[1:] or times
-    middle = sum(settled) / len(settled)
-    places = [place - (len(settled) - 1) / 2 for place in range(len(settled))]
-    spread = sum(place**2 for place in places)
-    growth = sum(place * seconds for place, seconds in zip(places, settled, strict=True)) / spread if spread else 0.0
-    next_place = len(settled) - (len(settled) - 1) / 2
-    return sum(middle + max(0.0, growth) * (next_place + ahead) for ahead in range(left))
+    seen = len(settled)
+    mean = sum(settled) / seen
+    centre = (seen - 1) / 2
+    spread = sum((place - centre) ** 2 for place in range(seen))
+    slope = sum((place - centre) * seconds for place, seconds in enumerate(settled)) / spread if spread else 0.0
+    ahead = (seen - centre + min(step, seen - 1) for step in range(left))
+    return sum(mean + max(0.0, slope) * distance for distance in ahead)

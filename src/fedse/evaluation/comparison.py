@@ -110,7 +110,8 @@ def compare(runs: Sequence[Measured], against: str = "", all_pairs: bool = False
     notes: list[str] = []
     labelled = label_groups(runs)
     tasks = _common_tasks(runs, notes)
-    groups = [Group(label, members, _successes(members, tasks), tasks) for label, members in labelled.items()]
+    named = _with_worlds(tasks, runs[0])
+    groups = [Group(label, members, _successes(members, tasks), named) for label, members in labelled.items()]
     for run in runs:
         if run.errors:
             notes.append(f"{run.name}: {run.errors} episodes ended in an error; their tasks are left out everywhere.")
@@ -132,7 +133,7 @@ def compare(runs: Sequence[Measured], against: str = "", all_pairs: bool = False
             notes.append(f"{ours.label} and {theirs.label} have no seed in common: their first seeds are paired.")
     if any(len(group.runs) == 1 for group in groups):
         notes.append("A method with one seed: what is said of it holds for this run; another seed may differ.")
-    return Comparison(groups, _pairs(chosen, tasks), notes)
+    return Comparison(groups, _pairs(chosen, named), notes)
 
 
 def label_groups(runs: Sequence[Measured]) -> dict[str, list[Measured]]:
@@ -250,6 +251,14 @@ def _common_tasks(runs: Sequence[Measured], notes: list[str]) -> dict[str, list[
     return common
 
 
+def _with_worlds(tasks: Mapping[str, Sequence[str]], run: Measured) -> dict[str, list[str]]:
+    """Tasks by names that only sites with the same world have in common: different ones may both have a `test-0`."""
+    return {
+        name: [f"{(run.settings.get(f'worlds.{name}') or {}).get('name', name)} {task}" for task in chosen]
+        for name, chosen in tasks.items()
+    }
+
+
 def _successes(runs: Sequence[Measured], tasks: Mapping[str, Sequence[str]]) -> dict[str, Array]:
     return {
         name: np.array([[float(run.worlds[name][task]) for task in chosen] for run in runs])
@@ -262,12 +271,12 @@ def _reference(groups: Sequence[Group], against: str) -> Group:
     for group in groups:
         if wanted == group.label or against in [run.name for run in group.runs]:
             return group
-    # Labels may be names of runs.
+    # Labels may be names of runs, or say more than the method.
     of_method = [group for group in groups if group.runs[0].method == wanted]
+    if not against:
+        return (of_method or groups)[0]
     if len(of_method) == 1:
         return of_method[0]
-    if not against:
-        return groups[0]
     raise BadInput(f"--against {against}: these runs are {'; '.join(group.label for group in groups)}.")
 
 

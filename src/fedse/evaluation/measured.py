@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fedse.errors import BadInput, RunConflict
 from fedse.evaluation.curves import curves
+from fedse.evaluation.metrics import learned_tokens
 from fedse.experience.journal import Journal
 from fedse.runs.reading import RunView
 from fedse.types import Outcome, Purpose
@@ -23,7 +24,7 @@ class Cost:
     explored_tokens: int = 0
     """Tokens the agents sampled while exploring."""
     learned_tokens: int | None = 0
-    """Tokens that went through the learners, once for each epoch; None where learners count none, as with a table."""
+    """Tokens that went through the learners, once for each epoch; None where no learner counts them."""
     seconds: float = 0.0
     """Time of the rounds, with their evaluations."""
     bytes: int | None = 0
@@ -117,6 +118,7 @@ def costs(run: RunView, sharing: bool, pooled: bool) -> dict[int, Cost]:
     """What the rounds up to each adapter took."""
     total = Cost(bytes=None if pooled else 0)
     found = {0: total}
+    lessons: list[Mapping[str, float]] = []
     for number in range(1, (run.last_round() or 0) + 1):
         report = run.report(number)
         if report is None:
@@ -125,26 +127,19 @@ def costs(run: RunView, sharing: bool, pooled: bool) -> dict[int, Cost]:
                 "from a copy of the run."
             )
         clients = report["clients"].values()
+        lessons += [entry["metrics"] for entry in clients]
         up = [entry.get("bytes", 0) for entry in clients]
         down = report.get("broadcast_bytes", max(up, default=0)) + report.get("library_bytes", 0)
         crossed = sum(up) + down * len(up) if sharing else 0
         total = Cost(
             total.explored_tokens + sum(entry["counts"].get("agent_tokens", 0) for entry in clients),
-            _learned_tokens(total.learned_tokens, [entry["metrics"] for entry in clients]),
+            learned_tokens(lessons),
             total.seconds + report["seconds"],
             None if total.bytes is None else total.bytes + crossed,
             total.hint_tokens + sum(entry["counts"].get("hint_tokens", 0) for entry in clients),
         )
         found[number] = total
     return found
-
-
-def _learned_tokens(before: int | None, metrics: Iterable[Mapping[str, float]]) -> int | None:
-    lessons = [told for told in metrics if told]
-    counted = [told["tokens"] for told in lessons if "tokens" in told]
-    if lessons and not counted:
-        return before or None
-    return before if not lessons else (before or 0) + int(sum(counted))
 
 
 def agreements(run: RunView) -> dict[int, Agreement]:

@@ -74,16 +74,29 @@ def summarise(scores: Iterable[tuple[str, WorldScore]]) -> dict[str, Any]:
 def micro_interval(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
     """Of the share of all episodes together. Sites of one world play the same tasks, which are not new trials for each.
 
-    >>> one = {"world": "maze", "episodes": 25, "successes": 17}
-    >>> micro_interval([one, one]) == micro_interval([one]) == wilson(17, 25)
+    >>> one, other = ({"world": world, "episodes": 25, "successes": 17} for world in ("maze", "maze#2"))
+    >>> micro_interval([one, other]) == micro_interval([one]) == wilson(17, 25)
     True
     """
     trials: dict[str, int] = {}
     for entry in rows:
-        trials[entry["world"]] = max(trials.get(entry["world"], 0), entry["episodes"])
+        world = kind_of(entry["world"])
+        trials[world] = max(trials.get(world, 0), entry["episodes"])
     episodes, successes = (sum(entry[key] for entry in rows) for key in ("episodes", "successes"))
     tasks = sum(trials.values())
     return wilson(successes * tasks / episodes if episodes else 0, tasks)
+
+
+def kind_of(label: str) -> str:
+    """The world behind a label, which has a number where one client has several of a kind. Counts do not say which tasks
+    were played: those of one kind are taken for the same, so that an interval is rather too wide than too narrow."""
+    return label.partition("#")[0]
+
+
+def learned_tokens(metrics: Iterable[Mapping[str, float]]) -> int | None:
+    """Tokens that went through lessons, once for each epoch; None where no learner has counted any, as with a table."""
+    counted = [told["tokens"] for told in metrics if "tokens" in told]
+    return int(sum(counted)) if counted else None
 
 
 def row(client: str, item: WorldScore) -> dict[str, Any]:

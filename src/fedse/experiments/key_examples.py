@@ -21,9 +21,11 @@ def example_of(model: type[BaseModel], at: Sequence[Any]) -> str:
         group = (model_in(field.annotation) if field else None) or group
     value = field.examples[0] if field and field.examples else _first_key(group)
     written = (
-        yaml.safe_dump({str(at[-1]): value}, default_flow_style=True, width=1000).strip()[1:-1].replace("'...'", "...")
+        yaml.safe_dump({str(at[-1]): value}, default_flow_style=True, sort_keys=False, width=1000)
+        .strip()[1:-1]
+        .replace("'...'", "...")
     )
-    meaning = re.split(r"[;:.](?:\s|$)", field.description or "")[0] if field else ""
+    meaning = re.split(r"[;:,.](?:\s|$)", field.description or "")[0] if field else ""
     return f"as in `{written}`" + (f" ({meaning[0].lower()}{meaning[1:]})" if meaning else "")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedse.evaluation.curves import curves
-from fedse.evaluation.metrics import micro_interval, wilson
+from fedse.evaluation.metrics import kind_of, learned_tokens, micro_interval, wilson
 from fedse.evaluation.paired import macro_interval
 from fedse.experiments.completion import why_stopped
 from fedse.experiments.methods import in_words
@@ -86,7 +86,7 @@ def means(found: Mapping[str, Rows]) -> list[dict[str, Any]]:
                 "adapter": adapter,
                 "macro": sum(shares) / len(shares),
                 "macro_interval": macro_interval(
-                    shares, [row["interval"] for row in rows], [row["world"] for row in rows]
+                    shares, [row["interval"] for row in rows], [kind_of(row["world"]) for row in rows]
                 ),
                 "micro": successes / episodes,
                 "micro_interval": micro_interval(rows),
@@ -159,7 +159,7 @@ def _totals(reports: Any) -> dict[str, Any]:
     return {
         "seconds": sum(report["seconds"] for report in there),
         "sampled": sum(entry["counts"].get("agent_tokens", 0) for entry in entries),
-        "learned": int(sum(entry["metrics"].get("tokens", 0) for entry in entries)),
+        "learned": learned_tokens(entry["metrics"] for entry in entries),
         "up": sum(entry.get("bytes", 0) for entry in entries),
         "down": sum(
             (report.get("broadcast_bytes", 0) + report.get("library_bytes", 0)) * len(report["clients"])

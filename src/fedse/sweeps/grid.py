@@ -23,7 +23,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from fedse.errors import BadInput
 from fedse.experiments.completion import is_complete
@@ -50,12 +50,19 @@ class Sweep(PluginOptions):
     """The experiment that all cells begin with: a file, found beside this one, or the keys themselves."""
     methods: list[Method] = Field(default_factory=list)
     """Methods to run it with; the experiment's own when empty."""
-    variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    variants: dict[str, dict[str, Any]] = Field(default_factory=dict, examples=[{"no_filter": {"filter": "none"}}])
     """Changes with a name, each a mapping of keys such as `learner.epochs`; the experiment as it is when empty."""
-    settings: dict[str, list[Any]] = Field(default_factory=dict)
+    settings: dict[str, list[Any]] = Field(default_factory=dict, examples=[{"learner.epochs": [2, 4]}])
     """Keys with the values they take; all combinations are run."""
     seeds: list[int] = Field(default_factory=list)
     """Seeds of each cell; the experiment's own when empty."""
+
+    @field_validator("experiment", mode="before")
+    @classmethod
+    def _file_or_keys(cls, given: Any) -> Any:
+        if not isinstance(given, str | dict):
+            raise ValueError("the name of an experiment file is expected here, or the keys of an experiment")
+        return given
 
 
 @dataclass(frozen=True)
@@ -128,9 +135,11 @@ def named(made: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
     for pattern in patterns:
         if not any(fnmatchcase(cell.name, pattern) for cell in made):
             names = [cell.name for cell in made]
+            begin = any(name.startswith(f"{pattern}-") for name in names)
+            hint = f"did you mean '{short(pattern)}-*'? " if begin else nearest(pattern, names)
             raise BadInput(
-                f"--only {short(pattern)}: {nearest(pattern, names)}no run of the sweep is called so; `--dry-run` lists the "
-                "names."
+                f"--only {short(pattern)}: {hint}{'No' if hint else 'no'} run of the sweep is called so; `--dry-run` lists "
+                "the names."
             )
     return [cell for cell in made if not patterns or any(fnmatchcase(cell.name, pattern) for pattern in patterns)]
 

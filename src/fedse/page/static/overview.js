@@ -23,7 +23,7 @@ export function Overview({ run, found }) {
       ${isSite || html`<${Tile} label=${found.left && found.running !== false ? "Time left" : "Time of the rounds"}
         value=${found.left && found.running !== false ? `≈ ${f.duration(found.left)}` : f.duration(totals.seconds)}
         note=${found.began ? `began ${f.when(found.began).slice(5, 16)}` : ""} />`}
-      ${isSite || html`<${Tile} label="Exploration tokens" value=${f.short(totals.sampled)} title="sampled while exploring; learned from, once per epoch" note="${f.short(totals.learned)} learned from" />`}
+      ${isSite || html`<${Tile} label="Exploration tokens" value=${f.short(totals.sampled)} title="sampled while exploring; learned from, once per epoch" note=${totals.learned === null ? "" : `${f.short(totals.learned)} learned from`} />`}
       ${isSite || html`<${Tile} label="Adapters sent" value=${f.bytes(totals.up)} title="by all clients to the server, and back" note="${f.bytes(totals.down)} broadcast" />`}
       <${Tile} label="Went wrong" value=${problems.length ? f.count(problems.length) : "nothing"} note=${problems.length ? html`<a href="#wrong" onClick=${jump}>see below</a>` : "no warning"} />
     </div>
