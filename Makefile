@@ -91,7 +91,7 @@ $(READY): pyproject.toml requirements/ci.txt
 
 # What is installed for the tests has all that a demo needs.
 $(DEMO_READY): pyproject.toml requirements/demo.txt
-	@echo "Installing fedse with what the demo needs into $(VENV), PyTorch last: this takes minutes and 1.2 GB."
+	@echo "Installing fedse with what the demo needs into $(VENV), PyTorch last: this takes minutes and 1.3 GB."
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
 	$(LOCKED) -r requirements/demo.txt
 	$(PIP) $(TORCH)

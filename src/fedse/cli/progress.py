@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -29,6 +31,9 @@ from fedse.events import (
 )
 from fedse.federation.client_status import ClientStatus
 from fedse.types import Outcome, Purpose, WorldScore
+
+ENOUGH_TO_GROW, LATELY = 3, 20
+"""Rounds that show whether rounds grow, and the most that are looked at."""
 
 
 def duration(seconds: float) -> str:
@@ -260,18 +265,17 @@ class Progress:
 def seconds_of_rounds(times: Sequence[float], left: int) -> float:
     """How long so many further rounds may take. Rounds grow longer with the buffer, and the first one has to warm up.
 
-    What was seen of their growth is believed for as many rounds again; after that they are taken to stay as long.
+    Medians (Theil and Sen's line), because a busy machine makes single rounds several times as long. What three rounds or
+    more show of growth is believed for as many rounds again; after that they are taken to stay as long.
 
-    >>> round(seconds_of_rounds([9.0, 10.0, 13.0, 16.0], 2)), round(seconds_of_rounds([12.0, 10.0, 13.0], 47))
-    (41, 890)
-    >>> seconds_of_rounds([30.0, 10.0], 3), seconds_of_rounds([30.0, 12.0, 10.0], 3)
-    (30.0, 33.0)
+    >>> seconds_of_rounds([9.0, 10.0, 13.0, 16.0], 2), seconds_of_rounds([9.0, 10.0, 13.0, 16.0], 100)
+    (41.0, 2491.0)
+    >>> seconds_of_rounds([29.0, 37.0, 120.0], 3), seconds_of_rounds([29.0, 37.0, 120.0, 51.0], 2)
+    (235.5, 123.0)
     """
-    settled = times[1:] or times
+    settled = (times[1:] or times)[-LATELY:]
     seen = len(settled)
-    mean = sum(settled) / seen
-    centre = (seen - 1) / 2
-    spread = sum((place - centre) ** 2 for place in range(seen))
-    slope = sum((place - centre) * seconds for place, seconds in enumerate(settled)) / spread if spread else 0.0
-    ahead = (seen - centre + min(step, seen - 1) for step in range(left))
-    return sum(mean + max(0.0, slope) * distance for distance in ahead)
+    slopes = [(after - before) / (at - of) for (of, before), (at, after) in combinations(enumerate(settled), 2)]
+    growth = max(0.0, median(slopes)) if seen >= ENOUGH_TO_GROW else 0.0
+    first = median(seconds - growth * at for at, seconds in enumerate(settled))
+    return sum(first + growth * min(seen + ahead, 2 * seen - 1) for ahead in range(left))
