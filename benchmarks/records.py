@@ -4,8 +4,8 @@ python benchmarks/records.py docs/results/sharing_regimes.json runs/skin_local4_
     --recipe recipes/s_skin.yaml --set rounds=12 --set method=local_se --set learner.epochs=4
 
 A record has counts and costs alone, nothing of what was played; `benchmarks/unpaired.py` reads it as FILE/NAME. The recipe
-with the file's settings, those given here, and the run's name and seed has to be the experiment that the run was; each of
-its sites has one world, and all were tested on as many tasks.
+with the file's settings, those given here, and the run's name and seed has to be the experiment that the run was. All sites
+were tested on as many tasks; one site that has all worlds is recorded world by world.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ def recorded(run: Path, recipe: Path, common: Sequence[str], settings: Sequence[
     own = [f"seed={experiment.seed}", *settings]
     if load_experiment(recipe, [*common, *own, f"name={experiment.name}"]) != experiment:
         raise SystemExit(f"{run}: it is not {recipe} with {', '.join([*common, *own])}.")
-    if several := [name for name, site in experiment.clients.items() if len(site.worlds) > 1]:
-        raise SystemExit(f"{run}: {several[0]} has several worlds, and a record has one for each site.")
     last = experiment.rounds
-    if view.evaluation("test", last) is None:
+    test = view.evaluation("test", last)
+    if test is None:
         raise SystemExit(f"{run}: it has no test after round {last}.")
     reports = [view.report(number) or {} for number in range(1, last + 1)]
     sites = [site for report in reports for site in report["clients"].values()]
@@ -37,15 +36,28 @@ def recorded(run: Path, recipe: Path, common: Sequence[str], settings: Sequence[
         "commit": view.makers()[-1]["commit"],
         "recipe": str(recipe),
         "settings": own,
-        "worlds": {name: site.worlds[0].name for name, site in experiment.clients.items()},
+        "worlds": dict(zip(labels(test), (row["world"] for row in test["worlds"]), strict=True)),
         "validation_entering_each_round": [tried(report["evaluation"])["macro"] for report in reports],
         "validation_after_the_last_round": tried(view.evaluation("validation", last)),
-        "test_after_the_last_round": tried(view.evaluation("test", last)),
+        "test_after_the_last_round": tried(test),
         "explored_agent_tokens": sum(site["counts"]["agent_tokens"] for site in sites),
         "learned_tokens": round(sum(site["metrics"].get("tokens", 0) for site in sites)),
         "minutes_of_rounds": round(sum(report["seconds"] for report in reports) / 60, 1),
         "adapter_megabytes_up": round(sum(site["bytes"] for site in sites) / 1e6),
     }
+
+
+def labels(evaluation: Any) -> list[str]:
+    """The names of the rows: their sites, or their worlds where one site has them all.
+
+    >>> labels({"worlds": [{"client": "pooled", "world": "maze"}, {"client": "pooled", "world": "wordle"}]})
+    ['maze', 'wordle']
+    """
+    for key in ("client", "world"):
+        names = [row[key] for row in evaluation["worlds"]]
+        if len(set(names)) == len(names):
+            return names
+    raise SystemExit("Neither sites nor worlds tell the rows of the test apart.")
 
 
 def tried(evaluation: Any) -> dict[str, Any]:
@@ -60,7 +72,7 @@ def tried(evaluation: Any) -> dict[str, Any]:
         raise SystemExit("Not all sites have as many tasks: a record has one number for all.")
     return {
         "macro": round(100 * sum(row["success"] for row in rows) / len(rows), 1),
-        "successes": {row["client"]: row["successes"] for row in rows},
+        "successes": dict(zip(labels(evaluation), (row["successes"] for row in rows), strict=True)),
         "episodes_per_world": rows[0]["episodes"],
     }
 

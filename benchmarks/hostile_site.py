@@ -1,0 +1,81 @@
+"""A whole run in which one site sends something else than what it learned, and what is left for the others.
+
+python benchmarks/hostile_site.py recipes/s_skin.yaml --bad foreign --attack sign_flipped --output hostile.json \
+    --set name=hostile_1 --set seed=1 --set aggregator.name=fedavgm --set aggregator.nesterov=true \
+    --set aggregator.learning_rate=0.7 --set 'checks={governance: {}}'
+python benchmarks/hostile_site.py recipes/s_skin.yaml --bad foreign --attack nan ...        the same sites without it
+python benchmarks/hostile_site.py recipes/s_skin.yaml --bad foreign --attack none ...       the site is honest
+
+`bad_sites.py` has every kind of bad site in short runs with a shared cache of lessons; here a recipe is run to its end, with
+exploration and its test, and the run's folder is kept. Updates of `nan` are refused in every round, so the others learn by
+themselves. `--output` gets a record for each run by its name: success of each site on the test tasks, the mean over honest
+sites, and in how many rounds the bad one was left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from bad_site_kinds import ATTACKS
+from bad_sites import federation
+
+from fedse.experiments.components import build_components
+from fedse.experiments.options import load_experiment
+from fedse.runs.provenance import describe
+from fedse.storage import atomic
+
+Record = dict[str, Any]
+
+
+def played(recipe: Path, settings: list[str], bad: str, attack: str, runs: Path) -> tuple[str, Record]:
+    """The run's name, and what came of it."""
+    experiment = load_experiment(recipe, settings)
+    if bad not in experiment.clients:
+        raise SystemExit(f"{recipe} has no site {bad}: it has {', '.join(experiment.clients)}.")
+    components = build_components(experiment)
+    with federation(experiment, components, ATTACKS[attack], runs, [bad]) as run:
+        result = run.finish()
+        reports = [run.run.report(number) or {} for number in range(1, experiment.rounds + 1)]
+        refused = [report["refused"][bad] for report in reports if bad in report["refused"]]
+    assert result.test is not None
+    success = {row["client"]: round(100 * row["success"], 1) for row in result.test["worlds"]}
+    return experiment.name, {
+        "made": describe(components.model),
+        "recipe": str(recipe),
+        "settings": settings,
+        "bad": bad,
+        "attack": attack,
+        "rounds": experiment.rounds,
+        "left_out": len(refused),
+        "why": refused[0] if refused else "",
+        "test": success,
+        "honest": round(fmean(value for name, value in success.items() if name != bad), 2),
+        "episodes_per_site": result.test["worlds"][0]["episodes"],
+    }
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("recipe", type=Path)
+    asked.add_argument("--bad", required=True, help="the site, by name")
+    asked.add_argument("--attack", choices=ATTACKS, default="sign_flipped")
+    asked.add_argument("--runs", type=Path, default=Path("runs"))
+    asked.add_argument("--set", action="append", default=[], dest="settings", metavar="KEY=VALUE")
+    asked.add_argument("--output", type=Path, help="a JSON file that gets a record of the run beside those it has")
+    given = asked.parse_args()
+    name, record = played(given.recipe, given.settings, given.bad, given.attack, given.runs)
+    if given.output:
+        records = json.loads(given.output.read_text()) if given.output.exists() else {}
+        atomic.write_text(given.output, json.dumps({**records, name: record}, indent=1) + "\n")
+    print(
+        f"{name}: honest sites {record['honest']} %; {given.bad} ({given.attack}) was left out in {record['left_out']} of "
+        f"{record['rounds']} rounds."
+    )
+
+
+if __name__ == "__main__":
+    main()
