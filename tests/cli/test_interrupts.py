@@ -11,20 +11,22 @@ import pytest
 
 FREED = """
 import signal, time
-from fedse.cli.interrupts import never_lose_one
+import sys
+from fedse.cli.interrupts import never_lose_one, tidy_when_terminated
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 never_lose_one()
 
 class Freed:
     def __del__(self):
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(int(sys.argv[1]))
         time.sleep(0)
 
 try:
-    Freed()
-    time.sleep(20)
-except KeyboardInterrupt:
+    with tidy_when_terminated():
+        Freed()
+        time.sleep(20)
+except (KeyboardInterrupt, SystemExit):
     print("heard")
 """
 
@@ -48,23 +50,30 @@ def hang():
     while not lock.locked():
         pass
     print("interrupted")
-    raise typer.Exit(130)
+    raise typer.Exit(int(code))
 
 import sys
+code = sys.argv[1]
 sys.argv = ["fedse", "hang"]
 cli.main()
 """
 
 
+SIGNALS = pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+
+
 @pytest.mark.slow
-def test_an_interrupt_while_an_object_is_freed_is_heard() -> None:
+@SIGNALS
+def test_a_signal_while_an_object_is_freed_is_heard(sent: signal.Signals) -> None:
     began = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", FREED, str(int(sent))], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("heard\n", "")
     assert time.monotonic() - began < 15
 
 
 @pytest.mark.slow
-def test_a_lock_that_a_thread_holds_does_not_keep_an_interrupted_command_alive() -> None:
-    done = subprocess.run([sys.executable, "-c", HELD], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "interrupted\n", "")
+@SIGNALS
+def test_a_lock_that_a_thread_holds_does_not_keep_an_interrupted_command_alive(sent: signal.Signals) -> None:
+    code = 128 + sent
+    done = subprocess.run([sys.executable, "-c", HELD, str(code)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "interrupted\n", "")

@@ -123,6 +123,6 @@ def main() -> None:
     try:
         app(prog_name="fedse")
     except SystemExit as leaving:
-        if leaving.code == interrupts.CODE:
-            interrupts.leave()
+        if leaving.code in (interrupts.CODE, interrupts.TERMINATED):
+            interrupts.leave(leaving.code)
         raise

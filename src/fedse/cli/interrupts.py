@@ -33,22 +33,30 @@ def tidy_when_terminated() -> Iterator[None]:
 
 
 def never_lose_one() -> None:
-    """Python only mentions an interrupt that arrives while an object is being freed, and goes on: send it once more."""
+    """Python only mentions a signal that arrives while an object is being freed, and goes on: send it once more."""
     mention = sys.unraisablehook
 
     def again(what: Any) -> None:
-        if not issubclass(what.exc_type, KeyboardInterrupt):
+        lost = _lost(what.exc_value)
+        if lost is None:
             mention(what)
             return
         # A little later: raised in here, it would be lost in the same way.
-        later = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+        later = threading.Timer(0.05, os.kill, (os.getpid(), lost))
         later.daemon = True
         later.start()
 
     sys.unraisablehook = again
 
 
-def leave() -> None:
+def _lost(raised: BaseException | None) -> signal.Signals | None:
+    """The signal that an exception stands for."""
+    if isinstance(raised, KeyboardInterrupt):
+        return signal.SIGINT
+    return signal.SIGTERM if isinstance(raised, SystemExit) and raised.code == TERMINATED else None
+
+
+def leave(code: int) -> None:
     """End the process without freeing everything first.
 
     That takes its time on a busy machine, and threads that wait for a server may hold a lock it needs. Whatever a run has
@@ -57,4 +65,4 @@ def leave() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # Whoever read it may be gone.
             stream.flush()
-    os._exit(CODE)
+    os._exit(code)
