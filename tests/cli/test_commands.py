@@ -115,12 +115,13 @@ def test_dry_run_prints_the_resolved_experiment_and_writes_nothing(
     tmp_path: Path, tiny_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = here("run", tiny_file, "--set", "learner.epochs=5", "--dry-run")
+    done = here("run", tiny_file, "--set", "learner.epochs=5", "--set", "evaluation.test_tasks=5000", "--dry-run")
     assert done.exit_code == 0
     (tmp_path / "resolved.yaml").write_text(done.stdout)
     resolved = fedse.load_experiment(tmp_path / "resolved.yaml")
     assert resolved.learner.options["epochs"] == 5
-    assert resolved == fedse.load_experiment(tiny_file, ["learner.epochs=5"])
+    assert resolved == fedse.load_experiment(tiny_file, ["learner.epochs=5", "evaluation.test_tasks=5000"])
+    assert "evaluation.test_tasks asks for 5,000 test tasks" in done.stderr, "what a run would warn of"
     assert re.search(r"2 rounds, 2 clients, [\d,]+ episodes, .*: roughly .* and \d+ MB of disk", done.stderr)
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml", "resolved.yaml"], "nothing is written"
 

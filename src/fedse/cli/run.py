@@ -101,6 +101,7 @@ def _typed() -> str:
 
 def _estimate_alone(experiment: Experiment, runs: Path) -> None:
     """On the error output, so that the other holds the experiment and nothing else; the run's folder is not touched."""
+    from fedse.cli.progress import Progress
     from fedse.errors import BadInput, FedseError
     from fedse.experiments.running import prepare
 
@@ -112,7 +113,8 @@ def _estimate_alone(experiment: Experiment, runs: Path) -> None:
     try:
         with (
             TemporaryDirectory(prefix="fedse-estimate-") as place,
-            prepare(experiment.model_copy(update={"trackers": []}), place) as federation,
+            Progress(console, experiment.rounds_to_play) as warned,
+            prepare(experiment.model_copy(update={"trackers": []}), place, [warned]) as federation,
         ):
             _print_estimate(console, federation, experiment.rounds_to_play, runs)
     except BadInput:  # What the run itself would be refused for.
