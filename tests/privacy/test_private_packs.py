@@ -18,6 +18,7 @@ from fedse.models.nano import Nano
 from fedse.networks.swap import load_adapter, train_only
 from fedse.networks.training.passes import pass_for
 from fedse.networks.training.token_packing import Example
+from fedse.networks.training.wanted import alone
 from fedse.objectives.cases import Case, CreditedExample, Unit
 from fedse.starts.demonstrations import demonstrate
 from fedse.stopwatch import during
@@ -71,7 +72,7 @@ def fitted(kind: type[PrivateFitting], model: Any, cases: Sequence[Case], **chan
 
 
 def stepped(fitting: PrivateFitting) -> torch.Tensor:
-    fitting.step()
+    alone(fitting.step())
     return fitting._vector.gradient.detach().clone()
 
 
