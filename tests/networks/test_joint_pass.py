@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from attention_in_one_call import InOneCall
+from fedse.learners.imitation import Imitation
+from fedse.models.tiny import Tiny
 from fedse.networks.swap import read_adapter
 from fedse.networks.training import joint_pass, packed_llama, parallel_passes
 from fedse.networks.training.graph_sizes import Sizes
@@ -19,12 +22,14 @@ from fedse.networks.training.joint_pass import JointPass
 from fedse.networks.training.packed_llama import PackedLlama, PackTensors
 from fedse.networks.training.parallel_passes import ParallelPasses
 from fedse.networks.training.pass_graphs import PassGraphs, unfilled
-from fedse.networks.training.passes import Pass, pass_for
+from fedse.networks.training.passes import Pass, RecordedPass, pass_for
 from fedse.networks.training.token_packing import Example
 from fedse.networks.training.wanted import Asking, GradientWanted, ScoresWanted
-from fedse.types import Adapter
+from fedse.starts.demonstrations import Demonstrations
+from fedse.types import Adapter, Lesson
+from fedse.worlds.maze import Maze
 from padded_reference import TARGETS, adapted, conversations, further_pairs
-from small_llamas import NETWORKS
+from small_llamas import NETWORKS, SHAPE
 
 pytestmark = pytest.mark.filterwarnings("ignore:Model has .tie_word_embeddings:UserWarning")
 
@@ -261,3 +266,115 @@ def test_high_ranks_are_not_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parallel.pay(32) and not parallel.pay(33)  # Of rank 4.
     monkeypatch.setattr(parallel_passes, "joins", lambda through: False)
     assert parallel.pay(33)
+
+
+ON_A_GPU = {"vocab_size": 1000, "hidden_size": 192, "intermediate_size": 512, "max_position_embeddings": 2048}
+NEEDS_A_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def on_a_gpu(dtype: str, frozen: tuple[str, ...] = ()) -> tuple[Any, list[Pass]]:
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.manual_seed(0)
+    base = LlamaForCausalLM(LlamaConfig(**SHAPE | ON_A_GPU)).to(getattr(torch, dtype))
+    network = adapted(base, TARGETS["all"]).to("cuda")
+    held = further_pairs(network, *frozen) if frozen else read_adapter(network, Adapter({}))
+    passes = passes_of(network, held)
+    assert (type(passes[0]) is RecordedPass) == (dtype == "bfloat16")
+    return network, passes
+
+
+def longer(seed: int, lengths: Sequence[Sequence[int]] = ((400, 250, 700, 120), (330, 95), (1200, 300, 110))) -> Any:
+    return [
+        conversations(*own, opening=opening, vocabulary=1000, seed=10 * seed + number)
+        for number, (own, opening) in enumerate(zip(lengths, (90, 37, 9), strict=True))
+    ]
+
+
+def gradients_of(passes: Sequence[Pass], run: Callable[[], Any]) -> tuple[Any, list[torch.Tensor]]:
+    for through in passes:
+        through.vector.gradient.zero_()
+    found = run()
+    return found, [through.vector.gradient.clone() for through in passes]
+
+
+@NEEDS_A_GPU
+@pytest.mark.parametrize("frozen", [(), ("residual", "lora_A.weight")], ids=["plain", "frozen parts"])
+@pytest.mark.parametrize(("dtype", "likeness", "near"), [("float32", 0.999999, 1e-3), ("bfloat16", 0.99, 0.1)])
+def test_on_a_gpu_each_has_what_it_has_alone(dtype: str, likeness: float, near: float, frozen: tuple[str, ...]) -> None:
+    """The first packs are recorded, the next replayed with other contents, and the last have sizes of their own."""
+    _, passes = on_a_gpu(dtype, frozen)
+    joint = JointPass(passes[0].reading([through.vector for through in passes]))
+    assert (joint._graphs is not None) == (dtype == "bfloat16")
+    openings = (90, 37, 0)
+    short = ((100, 120), (40,), (50, 60, 70))
+    turns = [(longer(1), ()), (longer(2), ()), (longer(3), (1,)), (longer(4, short), ()), (longer(5), (0, 2))]
+    joint.expect([[Sizes.of_part(own, opening)] * 2 for own, opening in zip(turns[0][0], openings, strict=True)])
+    for parts, absent in turns:
+        wanted = {
+            number: GradientWanted(passes[number], part, openings[number], 0.5 + number)
+            for number, part in enumerate(parts)
+            if number not in absent
+        }
+        told, usual = gradients_of(passes, lambda asked=wanted: {n: each.alone() for n, each in asked.items()})
+        found, ours = gradients_of(passes, lambda asked=wanted: joint.add_gradients(asked))
+        for number in wanted:
+            one, other = ours[number], usual[number]
+            assert found[number][0].item() == pytest.approx(told[number][0].item(), rel=1e-4 if near < 0.01 else 0.02)
+            assert torch.cosine_similarity(one, other, dim=0) > likeness
+            assert one.norm().item() == pytest.approx(other.norm().item(), rel=near)
+        assert not any(ours[number].any() for number in absent)
+        scores = {number: ScoresWanted(each.through, each.part, each.opening) for number, each in wanted.items()}
+        for number, values in joint.log_probabilities(scores).items():
+            assert np.abs(values - scores[number].alone()).mean() < (1e-3 if near < 0.01 else 0.1)
+    if joint._graphs is not None:
+        assert len(joint._graphs._graphs) <= 3, "those of the first served most"
+
+
+@NEEDS_A_GPU
+def test_on_a_gpu_a_replay_reads_what_the_vectors_hold_now() -> None:
+    _, passes = on_a_gpu("bfloat16")
+    joint = JointPass(passes[0].reading([through.vector for through in passes]))
+    wanted = {
+        number: GradientWanted(passes[number], part, opening, 1.0)
+        for number, (part, opening) in enumerate(zip(longer(1), (90, 37, 0), strict=True))
+    }
+    _, before = gradients_of(passes, lambda: joint.add_gradients(wanted))
+    with torch.no_grad():
+        passes[1].vector.values.mul_(0.5)
+    _, after = gradients_of(passes, lambda: joint.add_gradients(wanted))
+    _, alone_now = gradients_of(passes, lambda: [each.alone() for each in wanted.values()])
+    assert torch.cosine_similarity(after[1], alone_now[1], dim=0) > 0.99
+    assert torch.cosine_similarity(after[1], before[1], dim=0) < 0.99
+    for number in (0, 2):
+        assert torch.cosine_similarity(after[number], before[number], dim=0) > 0.999
+    joint.add_gradients(wanted)
+    assert torch.cosine_similarity(passes[0].vector.gradient, alone_now[0], dim=0) > 0.99, "added to what was there"
+    assert passes[0].vector.gradient.norm() > 1.9 * alone_now[0].norm()
+
+
+@NEEDS_A_GPU
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_on_a_gpu_lessons_in_one_pass_end_where_each_ends_alone(dtype: str) -> None:
+    """Two equal runs differ a little, as kernels add in varying order."""
+    model = Tiny(width=64, layers=2, device="cuda", dtype=dtype)
+    worlds = [Maze(rules=rules, observation_length="brief") for rules in ("brief", "bare", "brief")]
+    shown = [
+        Demonstrations(count).trajectories("c", "maze", world, model.chat, 0)
+        for count, world in zip((24, 11, 17), worlds, strict=True)
+    ]
+    start = model.initial_adapter(0)
+    lessons = [Lesson(stirred(start, number), own, number) for number, own in enumerate(shown)]
+    learner = Imitation(model, learning_rate=1e-3, batch_size=4, epochs=1)
+
+    def changes(learned: Sequence[Any]) -> list[torch.Tensor]:
+        return [
+            torch.cat([torch.from_numpy(found.tensors[name] - held).flatten() for name, held in begun.tensors.items()])
+            for (found, _), begun in zip(learned, (lesson.start for lesson in lessons), strict=True)
+        ]
+
+    in_turn = changes([learner.learn(lesson) for lesson in lessons])
+    for _ in range(2):
+        for ours, usual in zip(changes(learner.learn_together(lessons)), in_turn, strict=True):
+            assert torch.cosine_similarity(ours, usual, dim=0) > (0.99 if dtype == "bfloat16" else 0.9999)
+    kept = learner._passes._kept
+    assert kept is not None and kept._joint is not None

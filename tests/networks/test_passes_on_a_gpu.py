@@ -309,18 +309,6 @@ def test_adapters_trained_at_once_on_a_gpu_are_those_trained_one_after_another(a
     assert distance(in_turn[0], in_turn[1]) > 0.1
 
 
-def test_adapters_trained_at_once_never_record_in_the_same_stream() -> None:
-    """PyTorch hands out 32 streams in turn, and whoever draws some in between brings the first one round again."""
-    first = pass_for(network(torch.bfloat16), checkpointing=False)
-    assert type(first) is RecordedPass
-    passes = [first]
-    for drawn in (31, 30, 29):
-        for _ in range(drawn):
-            torch.cuda.Stream()
-        passes.append(first.beside())
-    assert len({through._graphs._stream.cuda_stream for through in passes}) == len(passes)
-
-
 def test_a_large_network_is_neither_recorded_nor_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its packs would be padded to the sizes of graphs, and one adapter's batch fills the card."""
     assert Imitation(Tiny(device="cuda", dtype="bfloat16")).at_once > 1
