@@ -138,7 +138,7 @@ class Imitation:
         with self._memory_explained(1):
             parallel = self._passes.passes_for(lessons[0].start)
         share = max(1, self._tokens_at_once // len(lessons))
-        if len(lessons) > 1 and not (parallel.pay(len(lessons)) and self._fit_together(lessons, cases, share)):
+        if len(lessons) > 1 and not (parallel.several_pay(len(lessons)) and self._fit_together(lessons, cases, share)):
             return self._learn_in_turn(lessons, cases)
         with self._memory_explained(len(lessons)):
             passes, fittings = parallel.passes(len(lessons)), []

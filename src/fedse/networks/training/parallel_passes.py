@@ -27,7 +27,7 @@ class ParallelPasses:
         """Whether there can be but one."""
         return self._passes[0].alone
 
-    def pay(self, count: int) -> bool:
+    def several_pay(self, count: int) -> bool:
         """Whether so many adapters are worth training at the same time. Without a joint pass they only take turns, which on
         a GPU costs graphs for each."""
         first = self._passes[0]
