@@ -12,6 +12,8 @@ _STEPS = 8
 """Numbers of tokens between a power of two and the next."""
 _TARGET = 0.25
 """What a predicted token costs beside what every token costs: the output layer of a small network."""
+_COPY = 0.5
+"""What a token of an opening costs for each segment that looks at it: its keys and values are copied in every layer."""
 _RECORDING = 8192
 """What recording a graph costs, in tokens: a tenth of a second, shared by some rounds that use it."""
 
@@ -61,7 +63,7 @@ class Sizes:
     @property
     def work(self) -> float:
         """What a pass takes, in tokens."""
-        return self.tokens + _TARGET * self.predicting
+        return self.tokens + _TARGET * self.predicting + _COPY * self.copies
 
     def holds(self, need: Sizes) -> bool:
         return (

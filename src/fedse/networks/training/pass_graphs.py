@@ -44,14 +44,14 @@ def unfilled(numbers: torch.Tensor, importance: torch.Tensor, sizes: Sizes, grou
     """The other way round, as views. Several groups are those of several adapters."""
     ids, positions, predicting, targets, boundaries, *openings = torch.split(numbers, _rooms(sizes, groups))
     segments = Segments(
-        sizes.opening,
-        sizes.copies,
-        sizes.tokens,
-        (),
-        (),
-        boundaries.to(torch.int32),
-        sizes.longest,
-        Openings(*openings),
+        opening=sizes.opening,
+        copies=sizes.copies,
+        tokens=sizes.tokens,
+        groups=(),
+        lengths=(),
+        boundaries=boundaries.to(torch.int32),
+        longest=sizes.longest,
+        openings=Openings(*openings),
     )
     return PackTensors(
         ids, positions, predicting, targets, importance, segments, owners=owners_of(segments, predicting, groups)

@@ -283,7 +283,14 @@ def tensors_of(
     edges = np.cumsum((0, *packed.lengths), dtype=np.int32)
     openings = Openings(*map(moved, Openings.numbers(packed.groups, need.segments)))
     segments = Segments(
-        *(need.opening, need.copies, need.tokens, packed.groups, packed.lengths), moved(edges), need.longest, openings
+        opening=need.opening,
+        copies=need.copies,
+        tokens=need.tokens,
+        groups=packed.groups,
+        lengths=packed.lengths,
+        boundaries=moved(edges),
+        longest=need.longest,
+        openings=openings,
     )
     predicting = moved(packed.predicting)
     return PackTensors(
