@@ -263,7 +263,7 @@ def test_a_joint_pass_serves_fewer_adapters_and_feels_nothing_of_those_before(mo
 def test_high_ranks_are_not_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel_passes, "joins", lambda through: True)
     parallel = ParallelPasses(pass_for(adapted(NETWORKS["llama"](), TARGETS["some"]), False))
-    assert parallel.several_pay(32) and not parallel.pay(33)  # Of rank 4.
+    assert parallel.several_pay(32) and not parallel.several_pay(33)  # Of rank 4.
     monkeypatch.setattr(parallel_passes, "joins", lambda through: False)
     assert parallel.several_pay(33)
 
