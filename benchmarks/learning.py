@@ -3,15 +3,18 @@
 trainer  PEFT with Hugging Face's Trainer: padded batches, labels of -100 where the world speaks, bf16 on a GPU
 padded   the learner as it is for networks without a fast path: padded, logits of the agent's tokens only
 packed   the learner as it is, one client after another
-together the learner as it is, all clients at once (not unless asked for with --ways)
+together the learner as it is, all clients in one pass on a GPU (not unless asked for with --ways)
 private  the learner under noise, all trajectories in one step, each cut by itself (not unless asked for either)
 
 python benchmarks/learning.py --model nano --recipe recipes/nano.yaml --threads 1
 python benchmarks/learning.py --model SmolLM2-135M --trajectories 128 --tokens 2048 --batch 32 --output learning.json
 
-What one pass for five adapters could win at best is seen in one client with five times the batch and five times the rank:
+What one pass for five adapters could win at best is seen in one client with five times the batch and five times the rank.
+`likeness_to_packed` is the cosine between what each client learned in either way, `likeness_of_equal_runs` that between two
+repetitions of `packed`:
 
 python benchmarks/learning.py --clients 5 --trajectories 200 --tokens 620 --opening 120 --ways packed together
+python benchmarks/learning.py --clients 5 --trajectories 200 --tokens 620 --opening 120 60 200 90 150 --ways packed together
 python benchmarks/learning.py --trajectories 1000 --tokens 620 --opening 120 --batch 40 --rank 40 --ways packed
 
 Names of `shapes.py`, such as `SmolLM2-135M`, are networks with random weights: nothing to download. Without a recipe
@@ -148,6 +151,8 @@ class Way:
         self.seconds: list[dict[str, float]] = []
         self.cpu_seconds: list[float] = []
         self.adapters: dict[str, Adapter] = {}
+        self.adapters_before: dict[str, Adapter] = {}
+        """Of the repetition before the last."""
         self.losses: dict[str, float] = {}
         self.training_seconds: list[float] = []
         self.shared = 0.0
@@ -156,6 +161,7 @@ class Way:
     def repeat(self) -> None:
         self.learner = self.learner or self.make()
         start, taken, cpu_begun = self.model.initial_adapter(0), {}, time.process_time()
+        self.adapters_before, self.adapters = self.adapters, {}
         for clients in self.groups():
             begun = time.perf_counter()
             learned = self.learn([Lesson(start, self.rounds[client], KEY, secret=SECRET) for client in clients])
@@ -291,7 +297,8 @@ def main() -> None:
     options.add_argument("--tokens", type=int, default=2048, help="longest trajectory")
     options.add_argument("--shortest", type=int, help="half of the longest unless told")
     options.add_argument("--clients", type=int, default=1, help="how many, without a recipe")
-    options.add_argument("--opening", type=int, default=200, help="tokens that all trajectories begin with")
+    told = "tokens that all trajectories of a client begin with; several go to one client after another"
+    options.add_argument("--opening", type=int, nargs="+", default=[200], help=told)
     options.add_argument("--batch", type=int, default=8, help="trajectories behind one step")
     options.add_argument("--rank", type=int, help="of the adapters; the model's own unless told")
     options.add_argument("--rate", type=float, default=2e-4)
@@ -310,7 +317,9 @@ def main() -> None:
         shortest = given.shortest or given.tokens // 2
         rounds = {
             f"random {number}": random_trajectories(
-                given.trajectories, shortest, given.tokens, given.opening, vocabulary, number
+                *(given.trajectories, shortest, given.tokens, given.opening[number % len(given.opening)]),
+                vocabulary,
+                number,
             )
             for number in range(given.clients)
         }
@@ -353,9 +362,14 @@ def main() -> None:
         report["packed_memory_share"] = {
             name: round(reserved["packed"] / reserved[name], 3) for name in others if reserved
         }
+        packed = ways["packed"]
+        report["likeness_of_equal_runs"] = {
+            client: round(likeness(packed.adapters[client], packed.adapters_before[client], start), 5)
+            for client in rounds
+        }
         report["likeness_to_packed"] = {
             name: {
-                client: round(likeness(ways[name].adapters[client], ways["packed"].adapters[client], start), 5)
+                client: round(likeness(ways[name].adapters[client], packed.adapters[client], start), 5)
                 for client in rounds
             }
             for name in others

@@ -56,6 +56,8 @@ TORCH_AT_IMPORT = {
     "networks/swap.py",
     "networks/training/attention_kernels.py",
     "networks/training/cross_entropy.py",
+    "networks/training/factor_layout.py",
+    "networks/training/joint_pass.py",
     "networks/training/layer_operations.py",
     "networks/training/lora_vector.py",
     "networks/training/low_rank.py",
@@ -65,8 +67,10 @@ TORCH_AT_IMPORT = {
     "networks/training/parallel_passes.py",
     "networks/training/pass_graphs.py",
     "networks/training/passes.py",
+    "networks/training/row_owners.py",
     "networks/training/triton_operations.py",
     "networks/training/unit_rows.py",
+    "networks/training/wanted.py",
 }
 
 

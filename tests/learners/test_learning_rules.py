@@ -25,6 +25,7 @@ from fedse.networks.training.lora_vector import LoraVector
 from fedse.networks.training.padded_network import PaddedNetwork
 from fedse.networks.training.passes import PackedPass, PaddedPass, Pass, pass_for
 from fedse.networks.training.token_packing import Example
+from fedse.networks.training.wanted import alone
 from fedse.objectives.cases import Case, CreditedExample, examples_of
 from fedse.objectives.clipped_ratio import ClippedRatio
 from fedse.objectives.covariance import Covariance
@@ -416,7 +417,7 @@ def test_what_is_not_scored_beforehand_would_not_have_changed_what_is_learned(
         fitting = Fitting(
             through, cases, tiny.context, 1, objective, start, **settings, tokens_at_once=4_096, max_grad_norm=1.0
         )
-        while fitting.step():
+        while alone(fitting.step()):
             pass
         return (through.vector.values.detach() - begun).numpy()
 

@@ -28,6 +28,7 @@ def test_sizes_hold_what_fits_into_them() -> None:
         {"opening": 8},
         {"longest": 190},
         {"segments": 6},
+        {"copies": 53},
         {"predicting": need.predicting - 1},
     ):
         assert not replace(sizes, **change).holds(need), change
@@ -73,16 +74,16 @@ def test_a_growing_buffer_soon_needs_no_new_sizes_and_little_padding(middle: flo
 
 
 def test_a_rare_pack_takes_what_is_there_and_many_get_sizes_of_their_own() -> None:
-    present = [Sizes(4096, 9, 16, 512, 1024)]
-    small = Sizes(400, 9, 5, 100, 90)
+    present = [Sizes(4096, 9, 16, 512, 1024, 135)]
+    small = Sizes(400, 9, 5, 100, 90, 36)
     assert chosen_sizes([small], present) == []
     [made] = chosen_sizes([small] * 40, present)
     assert made.holds(small) and made.tokens < 600
 
 
 def test_what_fits_nowhere_gets_sizes_at_once() -> None:
-    present = [Sizes(1024, 9, 16, 512, 512)]
-    large = Sizes(1500, 9, 6, 400, 300)
+    present = [Sizes(1024, 9, 16, 512, 512, 135)]
+    large = Sizes(1500, 9, 6, 400, 300, 45)
     [made] = chosen_sizes([large], present)
     assert made.holds(large)
     assert fitting(large, present) is None

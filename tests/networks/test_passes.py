@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,12 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
+from attention_in_one_call import InOneCall
 from fedse.networks.swap import load_adapter
 from fedse.networks.training import packed_llama
-from fedse.networks.training.attention_kernels import CudaFlash, Plain
+from fedse.networks.training.attention_kernels import Plain
 from fedse.networks.training.graph_sizes import Sizes
 from fedse.networks.training.lora_vector import LoraVector
-from fedse.networks.training.packed_attention import QKV
 from fedse.networks.training.packed_llama import PackedLlama
 from fedse.networks.training.pass_graphs import filled, unfilled
 from fedse.networks.training.passes import PackedPass, PaddedPass, Pass, pass_for
@@ -138,7 +137,7 @@ def test_a_pack_that_is_padded_to_fixed_sizes_gives_the_same(opening: int, other
     importance = (torch.arange(sizes.predicting) < len(packed.targets)).float()
     tensors = unfilled(torch.from_numpy(filled(packed, sizes)), importance, sizes)
     lengths = tuple(length for length in tensors.segments.boundaries.diff().tolist() if length)
-    tensors = replace(tensors, segments=replace(tensors.segments, lengths=lengths))
+    tensors = replace(tensors, segments=replace(tensors.segments, lengths=lengths, groups=packed.groups))
     vector = LoraVector(network)
     loss = PackedLlama(network, vector).add_gradient(tensors)
     assert_same((loss.item(), vector.gradient), padded_gradient(network, examples))
@@ -206,35 +205,6 @@ def test_the_vector_is_the_networks_adapter_and_goes_back_to_it() -> None:
     assert not torch.equal(vector.values, torch.cat([parameter.flatten() for parameter in vector.parameters]))
     vector.put_back()
     assert torch.equal(torch.cat([parameter.flatten() for parameter in vector.parameters]), joined + 1)
-
-
-class InOneCall(CudaFlash):
-    """What the GPU's kernel computes, in plain matrices."""
-
-    def _forward(self, qkv: QKV, edges: Any, scale: float) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
-        queries, keys, values = qkv
-        group = queries.shape[1] // keys.shape[1]
-        outputs, totals = [], []
-        for query, key in zip(pairwise(edges[0].tolist()), pairwise(edges[1].tolist()), strict=True):
-            assert query[1] - query[0] <= edges[2]
-            assert key[1] - key[0] <= edges[3]
-            mine = queries[slice(*query)].transpose(0, 1)
-            theirs, content = (item[slice(*key)].repeat_interleave(group, 1).transpose(0, 1) for item in (keys, values))
-            ahead = torch.ones(mine.shape[1], theirs.shape[1], dtype=torch.bool).triu(
-                theirs.shape[1] - mine.shape[1] + 1
-            )
-            scores = (mine @ theirs.mT * scale).masked_fill(ahead, -torch.inf)
-            outputs.append((scores.softmax(-1) @ content).transpose(0, 1))
-            totals.append(scores.logsumexp(-1))
-        return torch.cat(outputs), torch.cat(totals, dim=1)
-
-    def _backward(self, gradient: Any, out: Any, total: Any, qkv: QKV, edges: Any, scale: float) -> QKV:  # type: ignore[override]
-        with torch.enable_grad():
-            own = tuple(item.detach().requires_grad_() for item in qkv)
-            to_queries, to_keys, to_values = torch.autograd.grad(
-                self._forward((own[0], own[1], own[2]), edges, scale)[0], own, gradient
-            )
-        return to_queries, to_keys, to_values
 
 
 @pytest.mark.parametrize("opening", [0, 9])

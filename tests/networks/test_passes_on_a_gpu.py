@@ -284,7 +284,7 @@ def test_learning_on_a_gpu_goes_where_learning_on_a_cpu_goes() -> None:
 
 @pytest.mark.parametrize("adapters", [2, 5])
 def test_adapters_trained_at_once_on_a_gpu_are_those_trained_one_after_another(adapters: int) -> None:
-    """Kernels that add up in any order make two runs of the same differ a little, so that is the measure."""
+    """But for roundings: products of more rows and of all factors add up in another order."""
     model = Tiny(width=64, layers=2, device="cuda", dtype="bfloat16")
     shown = Demonstrations(40).trajectories(
         "maze", "maze", Maze(rules="brief", observation_length="brief"), model.chat, 0
@@ -301,24 +301,11 @@ def test_adapters_trained_at_once_on_a_gpu_are_those_trained_one_after_another(a
             for adapter, _ in learned
         ]
 
-    in_turn, again = (changes([learner.learn(lesson) for lesson in lessons]) for _ in range(2))
+    in_turn = changes([learner.learn(lesson) for lesson in lessons])
     for _ in range(3):
-        at_once = changes(learner.learn_together(lessons))
-        for ours, one, other in zip(at_once, in_turn, again, strict=True):
-            assert distance(ours, one) < max(0.02, 2 * distance(other, one))
+        for ours, one in zip(changes(learner.learn_together(lessons)), in_turn, strict=True):
+            assert torch.cosine_similarity(ours, one, dim=0) > 0.99
     assert distance(in_turn[0], in_turn[1]) > 0.1
-
-
-def test_adapters_trained_at_once_never_record_in_the_same_stream() -> None:
-    """PyTorch hands out 32 streams in turn, and whoever draws some in between brings the first one round again."""
-    first = pass_for(network(torch.bfloat16), checkpointing=False)
-    assert type(first) is RecordedPass
-    passes = [first]
-    for drawn in (31, 30, 29):
-        for _ in range(drawn):
-            torch.cuda.Stream()
-        passes.append(first.beside())
-    assert len({through._graphs._stream.cuda_stream for through in passes}) == len(passes)
 
 
 def test_a_large_network_is_neither_recorded_nor_shared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,13 +52,17 @@ def test_padding_to_fixed_sizes_keeps_the_pack_and_adds_segments_of_its_own(open
     packed = pack(conversations(30, 40, 20, 33, 700, opening=9), opening)
     sizes = Sizes.of_pack(packed).rounded_up()
     numbers = filled(packed, sizes)
-    ids, positions, predicting, targets, edges = np.split(
-        numbers, np.cumsum((sizes.tokens, sizes.tokens, sizes.predicting, sizes.predicting))
-    )
+    segments = sizes.segments
+    rooms = (sizes.tokens, sizes.tokens, sizes.predicting, sizes.predicting, segments + 1, segments, segments)
+    ids, positions, predicting, targets, edges, seen, group, begins = np.split(numbers, np.cumsum(rooms))
     count, learned = len(packed.ids), len(packed.targets)
     assert (ids[:count] == packed.ids).all() and (positions[:count] == packed.positions).all()
     assert (predicting[:learned] == packed.predicting).all() and (targets[:learned] == packed.targets).all()
     lengths = np.diff(edges)
     assert tuple(lengths[: len(packed.lengths)]) == packed.lengths
     assert edges[0] == 0 and edges[-1] == sizes.tokens and lengths.min() >= 0 and lengths.max() <= sizes.longest
+    assert tuple(seen) == (0, *[opening] * 5, *[0] * (segments - 6)), (
+        "an opening looks at none, and neither does padding"
+    )
+    assert not group.any() and begins == [0]
     assert count <= sizes.tokens <= max(count * 1.13, count + 8)

@@ -22,6 +22,7 @@ from fedse.learners.dp_imitation import DpImitation
 from fedse.models.tiny import Tiny
 from fedse.networks.swap import load_adapter, train_only
 from fedse.networks.training.passes import pass_for
+from fedse.networks.training.wanted import alone
 from fedse.privacy.accountant import enough_noise, epsilon
 from fedse.privacy.answered import AnsweredOnce
 from fedse.privacy.noise import NoiseKey, SecretRandom
@@ -122,7 +123,7 @@ def stepped(tiny: Any, start: Adapter, shown: list[Trajectory], noise: float, bo
         tokens_at_once=2048,
         **learner._settings(),
     )
-    fitting.step()
+    alone(fitting.step())
     return through.vector.gradient.detach().clone()
 
 

@@ -18,6 +18,7 @@ from fedse.models.nano import Nano
 from fedse.networks.swap import load_adapter, train_only
 from fedse.networks.training.passes import pass_for
 from fedse.networks.training.token_packing import Example
+from fedse.networks.training.wanted import Asking, alone
 from fedse.objectives.cases import Case, CreditedExample, Unit
 from fedse.starts.demonstrations import demonstrate
 from fedse.stopwatch import during
@@ -32,12 +33,12 @@ class OneByOne(PrivateFitting):
         del tokens_at_once
         return [list(unit.examples) for unit in chosen]
 
-    def _add_gradient(self, parts: Sequence[Sequence[CreditedExample]]) -> None:
+    def _add_gradient(self, parts: Sequence[Sequence[CreditedExample]]) -> Asking[None]:
         gradient = self._vector.gradient
         total = torch.zeros_like(gradient)
         for part in parts:
             gradient.zero_()
-            self._pass(part, 1.0 / sum(example.agent_tokens for example in part))
+            yield from self._pass(part, 1.0 / sum(example.agent_tokens for example in part))
             gradient.nan_to_num_(0.0, 0.0, 0.0)
             total.add_(gradient * (self._max_norm / gradient.norm()).clamp(max=1.0))
         with during("noise"):
@@ -71,7 +72,7 @@ def fitted(kind: type[PrivateFitting], model: Any, cases: Sequence[Case], **chan
 
 
 def stepped(fitting: PrivateFitting) -> torch.Tensor:
-    fitting.step()
+    alone(fitting.step())
     return fitting._vector.gradient.detach().clone()
 
 
@@ -81,7 +82,7 @@ def norms(fitting: PrivateFitting, cases: Sequence[Case]) -> torch.Tensor:
     for case in cases:
         own = [Example(np.array(item.token_ids), np.array(item.train_mask)) for item in case.trajectories]
         fitting._vector.gradient.zero_()
-        fitting._pass(own, 1.0 / sum(example.agent_tokens for example in own))
+        alone(fitting._pass(own, 1.0 / sum(example.agent_tokens for example in own)))
         found.append(fitting._vector.gradient.norm())
     return torch.stack(found)
 

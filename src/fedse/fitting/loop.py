@@ -12,6 +12,7 @@ import torch
 from fedse.networks.training.passes import Importance, Pass
 from fedse.networks.training.soft_targets import LikelyTokens, SoftTargets, joined
 from fedse.networks.training.token_packing import Example, micro_batches, opening_of
+from fedse.networks.training.wanted import Asking, GradientWanted, ScoresWanted
 from fedse.objectives.cases import Case, CreditedExample, Unit, group, units_of
 from fedse.objectives.objective import (
     Objective,
@@ -27,7 +28,7 @@ from fedse.types import Adapter
 
 
 class Fitting:
-    """One adapter's round of learning: step it until it is done. Several can be stepped in turn.
+    """One adapter's round of learning. Several can go through the network together: each yields what it wants next.
 
     Trains what the vector of the pass holds. Without an objective every token of the agent counts alike, which is the mean
     likelihood of a batch; an objective costs a pass without gradient over each batch, and over what it refers to one at the
@@ -65,24 +66,11 @@ class Fitting:
         self._before: dict[int, Values] = {}
         self._taught: dict[int, LikelyTokens] = {}
         self._told: list[Mapping[str, float]] = []
-        explorer = ""
+        self._start, self._teacher, self._tokens_at_once = start, teacher, tokens_at_once
+        self._examples, self._explorer = examples, ""
+        self._gaps: list[Values] = []
         if objective is not None:
             check_made("objective", objective, Objective)
-        if objective is not None and start is not None:
-            explorer = start.digest()
-            compared = (
-                [example for example in examples if objective.refers_to(example, _drew(explorer, example))]
-                if isinstance(objective, RefersToSome)
-                else examples
-            )
-            self._before = dict(self._now(list(micro_batches(compared, self._opening, tokens_at_once))))
-            if teacher is not None and (taught := [example for example in examples if not example.replayed]):
-                through.begin(replace(teacher.adapter, frozen=start.frozen))
-                parts = micro_batches(taught, self._opening, tokens_at_once)
-                self._taught = {id(example): told for part in parts for example, told in self._told_of(part, teacher)}
-                through.begin(start)
-        self._explorer = explorer
-        self._gaps = self._gaps_of(examples, self._before)
         self._schedule, self._rate = schedule, learning_rate
         self._per_epoch = max(1, int(len(batches) / max(1.0, epochs)))
         self._max_norm, self._proximal_mu = max_grad_norm, proximal_mu
@@ -93,20 +81,44 @@ class Fitting:
         self._losses = torch.zeros(len(self._batches), device=self._vector.values.device)
         self._real = self._needed = self._computed = self._steps = 0
 
-    def step(self) -> bool:
+    def steps(self) -> Asking[None]:
+        """All of them."""
+        while (yield from self.step()):
+            pass
+
+    def step(self) -> Asking[bool]:
         """One step of the optimiser, if there is one left."""
         if self._steps == len(self._batches):
             return False
+        if self._steps == 0 and self._objective is not None and self._start is not None:
+            yield from self._refer(self._objective, self._start)
         for setting in self._optimiser.param_groups:
             setting["lr"] = self._rate * _factor(self._schedule, self._steps / len(self._batches))
         self._vector.gradient.zero_()
-        self._add_gradient(self._batches[self._steps])
+        yield from self._add_gradient(self._batches[self._steps])
         with during("optimiser"):
             pull_back([self._vector.values], self._broadcast, self._proximal_mu)
             self._limit()
             self._optimiser.step()
         self._steps += 1
         return True
+
+    def _refer(self, objective: Objective, start: Adapter) -> Asking[None]:
+        """What the objective compares with, under the adapter with which the lesson begins and under a teacher's."""
+        self._explorer = start.digest()
+        compared = (
+            [example for example in self._examples if objective.refers_to(example, _drew(self._explorer, example))]
+            if isinstance(objective, RefersToSome)
+            else self._examples
+        )
+        self._before = yield from self._now(list(micro_batches(compared, self._opening, self._tokens_at_once)))
+        teacher = self._teacher
+        if teacher is not None and (taught := [example for example in self._examples if not example.replayed]):
+            self._through.begin(replace(teacher.adapter, frozen=start.frozen))
+            parts = micro_batches(taught, self._opening, self._tokens_at_once)
+            self._taught = {id(example): told for part in parts for example, told in self._told_of(part, teacher)}
+            self._through.begin(start)
+        self._gaps = self._gaps_of(self._examples, self._before)
 
     def _shared_opening(self, examples: Sequence[CreditedExample]) -> int:
         """Tokens that all examples begin with, and that are computed once for those that go through together."""
@@ -126,18 +138,18 @@ class Fitting:
     def _limit(self) -> None:
         torch.nn.utils.clip_grad_norm_([self._vector.values], self._max_norm)
 
-    def _add_gradient(self, parts: Sequence[Sequence[CreditedExample]]) -> None:
+    def _add_gradient(self, parts: Sequence[Sequence[CreditedExample]]) -> Asking[None]:
         if self._objective is None:
             importance = 1.0 / sum(example.agent_tokens for part in parts for example in part)
             for part in parts:
                 # On the device: reading each number would make the host wait for the GPU.
-                self._losses[self._steps] += self._pass(part, importance)
+                self._losses[self._steps] += yield from self._pass(part, importance)
             return
         chosen = [example for part in parts for example in part]
         # Nothing has changed before the first step.
         known = self._before if self._steps == 0 else {}
         missing = [[example for example in part if id(example) not in known] for part in parts]
-        now = {**known, **dict(self._now([part for part in missing if part]))}
+        now = {**known, **(yield from self._now([part for part in missing if part]))}
         if self._steps == 0:
             self._gaps += self._gaps_of([example for part in missing for example in part], now)
         batch = [
@@ -151,13 +163,19 @@ class Fitting:
         for part in parts:
             own = np.concatenate([next(weights) for _ in part])
             others = joined([next(soft) for _ in part]) if weighed.soft else None
-            loss = self._pass(part, own.astype(np.float32), others)
+            loss = yield from self._pass(part, own.astype(np.float32), others)
             if others is not None:
                 # What the agent's own tokens have of it is in the rule's loss.
                 self._losses[self._steps] += loss + own @ np.concatenate([now[id(example)] for example in part])
 
-    def _pass(self, part: Sequence[Example], importance: Importance, soft: SoftTargets | None = None) -> torch.Tensor:
-        loss, tokens = self._through.add_gradient(part, self._opening, importance, soft)
+    def _pass(
+        self, part: Sequence[Example], importance: Importance, soft: SoftTargets | None = None
+    ) -> Asking[torch.Tensor]:
+        loss: torch.Tensor
+        if soft is None:
+            loss, tokens = yield GradientWanted(self._through, part, self._opening, importance)
+        else:
+            loss, tokens = self._through.add_gradient(part, self._opening, importance, soft)
         self._computed += tokens
         self._real += sum(map(len, part))
         self._needed += self._opening + sum(len(example) - self._opening for example in part)
@@ -175,15 +193,14 @@ class Fitting:
             if id(example) in found and example.drawn is not None and _drew(self._explorer, example)
         ]
 
-    def _now(self, parts: Sequence[Sequence[Example]]) -> Iterator[tuple[int, Values]]:
+    def _now(self, parts: Sequence[Sequence[Example]]) -> Asking[dict[int, Values]]:
+        """Log-probabilities of each example's tokens."""
+        found: dict[int, Values] = {}
         for part in parts:
-            yield from ((id(example), values) for example, values in self._scores(part))
-
-    def _scores(self, part: Sequence[Example]) -> Iterator[tuple[Example, Values]]:
-        with during("scoring"):
-            found = self._through.log_probabilities(part, self._opening).astype(np.float64)
-        ends = np.cumsum([example.agent_tokens for example in part])
-        return zip(part, np.split(found, ends[:-1]), strict=True)
+            scores = (yield ScoresWanted(self._through, part, self._opening)).astype(np.float64)
+            ends = np.cumsum([example.agent_tokens for example in part])
+            found |= zip(map(id, part), np.split(scores, ends[:-1]), strict=True)
+        return found
 
     def _told_of(self, part: Sequence[Example], teacher: Teacher) -> Iterator[tuple[Example, LikelyTokens]]:
         with during("scoring"):

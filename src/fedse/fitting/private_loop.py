@@ -18,6 +18,7 @@ import torch
 
 from fedse.fitting.loop import Fitting
 from fedse.networks.training.passes import Pass
+from fedse.networks.training.wanted import Asking
 from fedse.objectives.cases import Case, CreditedExample, Unit
 from fedse.privacy.noise import SecretRandom
 from fedse.stopwatch import during
@@ -68,7 +69,9 @@ class PrivateFitting(Fitting):
             packs[-1].append(unit)
         return [[example for unit in pack for example in unit.examples] for pack in packs]
 
-    def _add_gradient(self, parts: Sequence[Sequence[CreditedExample]]) -> None:
+    def _add_gradient(self, parts: Sequence[Sequence[CreditedExample]]) -> Asking[None]:
+        """Through its own pass: what goes through a joint one has no gradient of each trajectory."""
+        yield from ()
         gradient = self._vector.gradient
         total = torch.zeros_like(gradient)
         for part in parts:

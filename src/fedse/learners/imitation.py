@@ -138,15 +138,16 @@ class Imitation:
         with self._memory_explained(1):
             parallel = self._passes.passes_for(lessons[0].start)
         share = max(1, self._tokens_at_once // len(lessons))
-        if len(lessons) > 1 and (parallel.alone or not self._fit_together(lessons, cases, share)):
-            return [self._learn_together([one], [own])[0] for one, own in zip(lessons, cases, strict=True)]
+        if len(lessons) > 1 and not (parallel.several_pay(len(lessons)) and self._fit_together(lessons, cases, share)):
+            return self._learn_in_turn(lessons, cases)
         with self._memory_explained(len(lessons)):
             passes, fittings = parallel.passes(len(lessons)), []
             for through, lesson, own in zip(passes, lessons, cases, strict=True):
                 with during("adapter"):
                     through.begin(lesson.start)
                 fittings.append(self.fitting(through, own, lesson, share))
-            parallel.run([fitting.step for fitting in fittings])
+            if not parallel.run([fitting.steps() for fitting in fittings]):
+                return self._learn_in_turn(lessons, cases)
             learned: list[Learned] = []
             for through, fitting, lesson in zip(passes, fittings, lessons, strict=True):
                 metrics = {**fitting.metrics(), **self.told_of(lesson)}
@@ -154,8 +155,11 @@ class Imitation:
                     learned.append((through.result(like=lesson.start), metrics))
             return learned
 
+    def _learn_in_turn(self, lessons: Sequence[Lesson], cases: Sequence[Sequence[Case]]) -> list[Learned]:
+        return [self._learn_together([one], [own])[0] for one, own in zip(lessons, cases, strict=True)]
+
     def fitting(self, through: Pass, cases: Sequence[Case], lesson: Lesson, tokens_at_once: int) -> Fitting:
-        """The round of one adapter, to be stepped."""
+        """The round of one adapter, to be gone through."""
         from fedse.fitting.loop import Fitting
 
         rule, settings = self.objective(cases), self._settings()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fedse.networks.training.packed_attention import QKV, Kernel, Segments
+from fedse.networks.training.packed_attention import QKV, Kernel, KeyIndex, Segments
 
 _Edges = tuple[torch.Tensor, torch.Tensor, int, int]
 """Where the queries and the keys of each segment begin and end, and how many there are at most."""
@@ -33,8 +33,7 @@ class CudaFlash:
     ) -> QKV:
         to_queries, *others = self._backward(gradient, out, total, *self._with_openings(qkv, segments), scale)
         if segments.opening:
-            key_index = segments.key_index
-            others = [_gathered(item, key_index.own, key_index.opening) for item in others]
+            others = [_gathered(item, segments.key_index) for item in others]
         return to_queries, others[0], others[1]
 
     @staticmethod
@@ -66,15 +65,16 @@ class CudaFlash:
         return to_queries, to_keys, to_values
 
 
-def _gathered(gradient: torch.Tensor, own: torch.Tensor, copies: torch.Tensor) -> torch.Tensor:
-    """What each token's key got in its own segment, and the opening's in all copies."""
-    found = gradient.index_select(0, own)
-    found[: copies.shape[1]] += gradient.index_select(0, copies.flatten()).view(*copies.shape, *found.shape[1:]).sum(0)
-    return found
+def _gathered(gradient: torch.Tensor, key_index: KeyIndex) -> torch.Tensor:
+    """What each token's key got in its own segment, and an opening's in all copies."""
+    found, copies, beyond = gradient.index_select(0, key_index.own), key_index.copies, key_index.beyond
+    copied = gradient.index_select(0, copies.flatten()).view(*copies.shape, -1).masked_fill_(beyond[..., None], 0.0)
+    sums = key_index.members.to(gradient.dtype) @ copied.flatten(1)
+    return found.index_add_(0, key_index.opening.flatten(), sums.view(-1, *found.shape[1:]))
 
 
 class _OneByOne:
-    """Segments in a loop, and the opening for all at once.
+    """Segments in a loop, and each group's opening for all that look at it at once.
 
     Attention over two sets of keys is the mean of both, weighted by their sums of exponentials. With the joint result and
     the joint sum, the gradient of each part is that of ordinary attention.
@@ -84,9 +84,9 @@ class _OneByOne:
     def forward(self, qkv: QKV, segments: Segments, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
         done = [self._block(tuple(item[here] for item in qkv), True, scale) for here in segments.slices()]
         out, total = torch.cat([out for out, _ in done]), torch.cat([total for _, total in done])
-        if opening := segments.opening:
-            there, there_total = self._block(_to_opening(qkv, opening), False, scale)
-            here, here_total = out[opening:], total[opening:]
+        for opening, rest in segments.parts_with_openings():
+            there, there_total = self._block(_to_opening(qkv, opening, rest), False, scale)
+            here, here_total = out[rest], total[rest]
             joint = torch.logaddexp(here_total, there_total)
             here.mul_((here_total - joint).exp_()[..., None]).addcmul_(there, (there_total - joint).exp_()[..., None])
             here_total.copy_(joint)
@@ -106,13 +106,13 @@ class _OneByOne:
             for here in segments.slices()
         ]
         to_queries, to_keys, to_values = (torch.cat(pieces) for pieces in zip(*done, strict=True))
-        if opening := segments.opening:
+        for opening, rest in segments.parts_with_openings():
             there = self._block_backward(
-                gradient[opening:], _to_opening(qkv, opening), out[opening:], total[opening:], False, scale
+                gradient[rest], _to_opening(qkv, opening, rest), out[rest], total[rest], False, scale
             )
-            to_queries[opening:] += there[0]
-            to_keys[:opening] += there[1]
-            to_values[:opening] += there[2]
+            to_queries[rest] += there[0]
+            to_keys[opening] += there[1]
+            to_values[opening] += there[2]
         return to_queries, to_keys, to_values
 
     def _block(self, qkv: tuple[torch.Tensor, ...], causal: bool, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -159,9 +159,9 @@ class _OneByOne:
         raise NotImplementedError
 
 
-def _to_opening(qkv: QKV, opening: int) -> QKV:
+def _to_opening(qkv: QKV, opening: slice, rest: slice) -> QKV:
     queries, keys, values = qkv
-    return queries[opening:], keys[:opening], values[:opening]
+    return queries[rest], keys[opening], values[opening]
 
 
 def _by_head(tensor: torch.Tensor, group: int) -> torch.Tensor:

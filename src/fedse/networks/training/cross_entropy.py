@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from fedse.networks.training.row_owners import RowOwners
+
 _MOST_LOGITS = 2**27
 """Logits held at once; half a gigabyte in float32."""
 
@@ -27,9 +29,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
         importance: torch.Tensor,
         soft_targets: torch.Tensor | None,
         factors: torch.Tensor | None,
+        owners: RowOwners | None,
         rows: int,
     ) -> torch.Tensor:
         loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
+        each = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device) if owners is not None else None
         gradient = torch.empty_like(hidden)
         for start in range(0, len(hidden), rows):
             here = slice(start, start + rows)
@@ -37,7 +41,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
             log_probability = torch.log_softmax(logits, dim=-1, dtype=torch.float32)
             del logits
             wanted = targets[here, None]
-            loss -= (log_probability.gather(1, wanted).squeeze(1) * importance[here]).sum()
+            own = log_probability.gather(1, wanted).squeeze(1) * importance[here]
+            if each is None:
+                loss -= own.sum()
+            else:
+                each[here] = -own
             # Subtracted before rounding: where the model is sure, both are nearly one.
             if soft_targets is None or factors is None:
                 error = log_probability.exp_().scatter_add_(1, wanted, torch.full_like(wanted, -1, dtype=torch.float32))
@@ -48,12 +56,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
             error.scatter_add_(1, wanted, -importance[here, None]).scatter_add_(1, soft_targets[here], -factors[here])
             torch.mm(error.to(weight.dtype), weight, out=gradient[here])
         ctx.save_for_backward(gradient)
-        return loss
+        ctx.owners = owners
+        return loss if owners is None or each is None else owners.sums(each)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (gradient,) = ctx.saved_tensors
-        return gradient * gradients[0].to(gradient.dtype), *[None] * 7
+        factor = gradients[0] if ctx.owners is None else ctx.owners.spread(gradients[0])[:, None]
+        return gradient * factor.to(gradient.dtype), *[None] * 8
 
 
 def linear_cross_entropy(
@@ -64,11 +74,13 @@ def linear_cross_entropy(
     importance: torch.Tensor,
     soft: Soft | None = None,
     most_logits: int = _MOST_LOGITS,
+    owners: RowOwners | None = None,
 ) -> torch.Tensor:
     """Sum over rows of importance times negative log-likelihood of the target, in float32, and the same for further
-    targets, if there are any. The layer is frozen."""
+    targets, if there are any. With owners there are none, and a sum for each adapter. The layer is frozen."""
+    assert soft is None or owners is None
     rows = max(1, most_logits // len(weight))
-    given = (hidden, weight, bias, targets, importance, *(soft or (None, None)), rows)
+    given = (hidden, weight, bias, targets, importance, *(soft or (None, None)), owners, rows)
     loss: torch.Tensor = _LinearCrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
     return loss
 

@@ -53,6 +53,12 @@ class LoraVector:
             if names:
                 place.copy_(torch.from_numpy(np.concatenate([adapter.tensors[name].ravel() for name in names])))
 
+    @torch.no_grad()
+    def clear(self) -> None:
+        """Hold nothing: numbers that are not finite would be felt beside other adapters."""
+        self.values.zero_()
+        self.fixed.zero_()
+
     def adapter(self, like: Adapter) -> Adapter:
         """What is held, with the configuration and the frozen tensors of `like`."""
         pieces = self._split(self.values.detach().cpu())

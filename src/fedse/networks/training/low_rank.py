@@ -9,10 +9,14 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional
 
+from fedse.networks.training.row_owners import RowOwners
 from fedse.networks.training.unit_rows import UnitRows
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 """LoRA's A and B, as copies x rows x columns. All copies are alike; each unit of the rows has one, for its own gradient."""
+Whose = UnitRows | RowOwners
+"""Rows of units that share an adapter, or rows of several adapters, whose A's stand one below the other and whose B's
+side by side."""
 
 
 class Adapted(NamedTuple):
@@ -45,7 +49,7 @@ class _SideBySide(torch.autograd.Function):
         inputs: torch.Tensor,
         scale: float,
         widths: Sequence[int],
-        units: UnitRows | None,
+        whose: Whose | None,
         *given: torch.Tensor | None,
     ) -> torch.Tensor:
         whole = inputs.new_empty(len(inputs), sum(widths)) if len(widths) > 1 else None
@@ -56,8 +60,10 @@ class _SideBySide(torch.autograd.Function):
             narrow = None
             if down is not None and up is not None:
                 down, up = down[0], up[0]
+                if isinstance(whose, RowOwners):
+                    narrow = whose.keep_own(inputs @ down.T)
                 # In bfloat16 a merged matrix would round small adapters away.
-                if weight.dtype == torch.float32:
+                elif weight.dtype == torch.float32:
                     weight = torch.addmm(weight, up, down, alpha=scale)
                 else:
                     narrow = inputs @ down.T
@@ -65,7 +71,7 @@ class _SideBySide(torch.autograd.Function):
             if narrow is not None and up is not None:
                 outputs.addmm_(narrow, up.T, alpha=scale)
             kept += [weight, down, up, narrow]
-        ctx.scale, ctx.widths, ctx.units = scale, widths, units
+        ctx.scale, ctx.widths, ctx.whose = scale, widths, whose
         # What no adapter sees is not kept.
         ctx.save_for_backward(inputs if any(item is not None for item in kept[1::4]) else None, *kept)
         return outputs if whole is None else whole
@@ -79,11 +85,13 @@ class _SideBySide(torch.autograd.Function):
         for part, (begin, end) in zip(parts, _edges(ctx.widths), strict=True):
             gradient = gradients[0][:, begin:end]
             back = None if part.up is None else (gradient @ part.up).mul_(ctx.scale)
+            if back is not None and isinstance(ctx.whose, RowOwners):
+                ctx.whose.keep_own(back)
             if ctx.needs_input_grad[0]:
                 to_inputs = gradient @ part.weight if to_inputs is None else to_inputs.addmm_(gradient, part.weight)
                 if back is not None and part.down is not None and part.narrow is not None:
                     to_inputs.addmm_(back, part.down)
-            to_pairs += [None, None, *_to_pair(inputs, gradient, part, back, ctx.scale, ctx.units)]
+            to_pairs += [None, None, *_to_pair(inputs, gradient, part, back, ctx.scale, ctx.whose)]
         return to_inputs, None, None, None, *to_pairs
 
 
@@ -101,13 +109,13 @@ def _to_pair(
     part: _Part,
     back: torch.Tensor | None,
     scale: float,
-    units: UnitRows | None,
+    whose: Whose | None,
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     if back is None or part.down is None:
         return None, None
     narrow = inputs @ part.down.T if part.narrow is None else part.narrow
-    if units is not None:
-        return units.products(back, inputs), units.products(narrow, gradient).mul_(scale).mT
+    if isinstance(whose, UnitRows):
+        return whose.products(back, inputs), whose.products(narrow, gradient).mul_(scale).mT
     return (back.T @ inputs)[None], (gradient.T @ narrow).mul_(scale)[None]
 
 
@@ -117,13 +125,13 @@ def _edges(widths: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def adapted_linears(
-    inputs: torch.Tensor, layers: Sequence[Adapted], scale: float, units: UnitRows | None = None
+    inputs: torch.Tensor, layers: Sequence[Adapted], scale: float, whose: Whose | None = None
 ) -> torch.Tensor:
-    """Outputs for rows of inputs, those of one layer beside those of the next. With `units`, each pair has a copy for each,
-    whose gradient is that of the unit's rows alone."""
+    """Outputs for rows of inputs, those of one layer beside those of the next. With units, each pair has a copy for each,
+    whose gradient is that of the unit's rows alone; with owners, each row goes through the pairs of its own adapter."""
     if len(layers) == 1 and layers[0].pair is None:
         return functional.linear(inputs, layers[0].weight, layers[0].bias)
     given = chain.from_iterable((weight, bias, *(pair or (None, None))) for weight, bias, pair in layers)
     widths = [len(layer.weight) for layer in layers]
-    outputs: torch.Tensor = _SideBySide.apply(inputs, scale, widths, units, *given)  # type: ignore[no-untyped-call]
+    outputs: torch.Tensor = _SideBySide.apply(inputs, scale, widths, whose, *given)  # type: ignore[no-untyped-call]
     return outputs

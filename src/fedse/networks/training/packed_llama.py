@@ -19,7 +19,7 @@ import torch
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from fedse.networks.llama import Linears, Llama, LlamaLayer, is_plain_llama, joined
+from fedse.networks.llama import Llama, LlamaLayer, is_plain_llama
 from fedse.networks.training.attention_kernels import CudaFlash, kernel_for
 from fedse.networks.training.cross_entropy import (
     Soft,
@@ -28,10 +28,12 @@ from fedse.networks.training.cross_entropy import (
     linear_likely_tokens,
     linear_log_probabilities,
 )
+from fedse.networks.training.factor_layout import FactorLayout, Matrix
 from fedse.networks.training.layer_operations import LayerOperations, PlainOperations, Rotary
 from fedse.networks.training.lora_vector import LoraVector
-from fedse.networks.training.low_rank import Adapted, Pair, adapted_linears
+from fedse.networks.training.low_rank import Adapted, Pair, Whose, adapted_linears
 from fedse.networks.training.packed_attention import QKV, Segments, packed_attention
+from fedse.networks.training.row_owners import RowOwners
 from fedse.networks.training.unit_rows import UnitRows
 from fedse.stopwatch import during
 
@@ -58,66 +60,51 @@ class PackTensors:
     """Further targets in the same places, if there are any."""
     units: tuple[UnitRows, UnitRows] | None = None
     """Whose the tokens and whose the targets are, if the gradient of each unit is wanted by itself."""
+    owners: tuple[RowOwners, RowOwners] | None = None
+    """The same in a pack of several adapters."""
 
 
-@dataclass(frozen=True)
-class _Matrix:
-    """Linear layers of the same input as one, and where its factors stand among all factors."""
-
-    weight: torch.Tensor
-    bias: torch.Tensor | None
-    factors: int | None
-    """Index of A; B comes after it. None: no adapter."""
-    scale: float
+def owners_of(segments: Segments, predicting: torch.Tensor, adapters: int) -> tuple[RowOwners, RowOwners] | None:
+    """Of tokens and of targets, where there are several adapters."""
+    if adapters == 1:
+        return None
+    owners = RowOwners.of(segments)
+    return owners, owners.at(predicting)
 
 
-_Layer = LlamaLayer[tuple[_Matrix, ...]]
+_Layer = LlamaLayer[tuple[Matrix, ...]]
 Factors = Sequence[torch.Tensor]
 
 
-class _Arrange(torch.autograd.Function):
-    """Trained and fixed values in another order, with zeros between; each trained value stands in one place.
-
-    Trained values come as copies x values. Copies are alike and take the room of one; their gradients are not.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, values: torch.Tensor, fixed: torch.Tensor, order: torch.Tensor, places: torch.Tensor
-    ) -> torch.Tensor:
-        ctx.save_for_backward(places)
-        return torch.cat((values[0].to(fixed.dtype), fixed)).index_select(0, order).expand(len(values), -1)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (places,) = ctx.saved_tensors
-        return gradients[0].index_select(1, places).float(), None, None, None
-
-
 class PackedLlama:
-    """Reads the adapter from `vector` and adds to its gradient; of the network only frozen tensors are used."""
+    """Reads the adapter from `vector` and adds to its gradient; of the network only frozen tensors are used.
+
+    With several vectors, packs hold a group of conversations for each (`token_packing.end_to_end`).
+    """
 
     def __init__(self, network: Any, vector: LoraVector, checkpointing: bool = False) -> None:
         self._llama = llama = Llama(network)
-        self._vector = vector
+        self.vectors: Sequence[LoraVector] = [vector]
         self._checkpointing = checkpointing
         self.device, self.dtype = llama.device, llama.dtype
         self._kernel, self._operations = kernel_for(self.device, self.dtype), _operations_for(self.device)
         # A CUDA graph holds a pass without a loop that depends on the pack. What it saves, the time to launch kernels, is
         # nothing to a large network, whose packs would be padded to the sizes of graphs.
         self.worth_recording = isinstance(self._kernel, CudaFlash) and not is_large(network)
-        layout = _FactorLayout(vector)
-        rank = max(sum(len(pair.down) for pair in linear.pairs) for linear in llama.linears())
+        layout = FactorLayout(vector)
+        self.rank = rank = max(sum(len(pair.down) for pair in linear.pairs) for linear in llama.linears())
         # Joining makes a second copy of all matrices.
         make = layout.joined if rank <= _HIGHEST_RANK and not is_large(network) else layout.apart
         self._layers = [layer.each(make) for layer in llama.layers]
-        self._order, self._places, self._shapes = layout.done(self.device)
+        self._order = layout.done(self.device)
         self._normed = True
 
-    def reading(self, vector: LoraVector) -> PackedLlama:
-        """The same frozen network with the adapter of another vector."""
+    def reading(self, *vectors: LoraVector) -> PackedLlama:
+        """The same frozen network, which read one vector, with the adapter of another, or with those of several."""
         other = copy(self)
-        other._vector = vector
+        other.vectors = vectors
+        if len(vectors) > 1:
+            other._order = self._order.of_several(len(vectors))
         return other
 
     def up_to(self, layer: int, normed: bool) -> PackedLlama:
@@ -152,18 +139,19 @@ class PackedLlama:
         )
 
     def add_gradient(self, pack: PackTensors) -> torch.Tensor:
-        """The pack's loss; its gradient is added to the vector's."""
+        """The pack's loss, or that of each adapter; its gradient is added to the vector's."""
         with during("loss"):
             loss = self.loss(pack)
         with during("backward"):
-            (gradient,) = torch.autograd.grad(loss, self._vector.values)
-            self._vector.gradient.add_(gradient)
+            values = [vector.values for vector in self.vectors]
+            gradients = torch.autograd.grad(loss, values, torch.ones_like(loss))
+            torch._foreach_add_([vector.gradient for vector in self.vectors], gradients)
         return loss.detach()
 
     def unit_gradients(self, pack: PackTensors) -> torch.Tensor:
         """Of each unit's part of the loss by itself, units x values. The vector's gradient stays as it is."""
         assert pack.units is not None
-        copies = self._vector.values.detach().expand(pack.units[0].units, -1).requires_grad_()
+        copies = self.vectors[0].values.detach().expand(pack.units[0].units, -1).requires_grad_()
         with during("loss"):
             loss = self.loss(pack, copies)
         with during("backward"):
@@ -197,7 +185,9 @@ class PackedLlama:
 
     def loss(self, pack: PackTensors, copies: torch.Tensor | None = None) -> torch.Tensor:
         hidden, head = self._hidden(pack, copies), self._llama.head
-        return linear_cross_entropy(hidden, head.weight, head.bias, pack.targets, pack.importance, pack.soft)
+        owners = None if pack.owners is None else pack.owners[1]
+        given = (hidden, head.weight, head.bias, pack.targets, pack.importance, pack.soft)
+        return linear_cross_entropy(*given, owners=owners)
 
     def _hidden(self, pack: PackTensors, copies: torch.Tensor | None = None) -> torch.Tensor:
         """What the output layer reads, at the places that predict a target."""
@@ -214,11 +204,8 @@ class PackedLlama:
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """After each, the sum of what was before it and what it adds; after the last only where a target is predicted.
         `copies` are the vector's values once for each unit of the pack."""
-        values, fixed = self._vector.values[None] if copies is None else copies, self._vector.fixed.to(self.dtype)
-        arranged: torch.Tensor = _Arrange.apply(values, fixed, self._order, self._places)  # type: ignore[no-untyped-call]
-        sizes = [rows * columns for rows, columns in self._shapes]
-        pieces = torch.split(arranged, sizes, dim=1)
-        factors = [piece.view(-1, *shape) for piece, shape in zip(pieces, self._shapes, strict=True)]
+        values = _end_to_end([vector.values for vector in self.vectors])[None] if copies is None else copies
+        factors = self._order.factors(values, _end_to_end([vector.fixed for vector in self.vectors]).to(self.dtype))
         hidden = functional.embedding(pack.ids, self._llama.embedding)
         cosine, sine = self._llama.rotary(hidden[None], pack.positions[None])
         rotary = (cosine[0], sine[0])
@@ -242,10 +229,10 @@ class PackedLlama:
         added: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The sum of all layers before this one and what this one adds: its addition is part of the next norm."""
-        units, predicting = pack.units or (None, None)
+        whose, predicting = pack.units or pack.owners or (None, None)
 
-        def projected(inputs: torch.Tensor, *matrices: _Matrix) -> torch.Tensor:
-            return _projected(inputs, matrices, factors, units)
+        def projected(inputs: torch.Tensor, *matrices: Matrix) -> torch.Tensor:
+            return _projected(inputs, matrices, factors, whose)
 
         operations, epsilon = self._operations, self._llama.epsilon
         hidden, normed = operations.add_norm(hidden, added, layer.before_attention, epsilon)
@@ -253,7 +240,7 @@ class PackedLlama:
         seen = packed_attention(qkv, pack.segments, self._llama.scale, self._kernel).flatten(1)
         if last:
             hidden, seen = hidden.index_select(0, pack.predicting), seen.index_select(0, pack.predicting)
-            units = predicting
+            whose = predicting
         hidden, normed = operations.add_norm(hidden, projected(seen, *layer.out), layer.before_feed_forward, epsilon)
         return hidden, projected(operations.gate(projected(normed, *layer.gate_up)), *layer.down)
 
@@ -282,65 +269,16 @@ def _operations_for(device: torch.device) -> LayerOperations:
     return PlainOperations()
 
 
+def _end_to_end(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.cat(list(tensors)) if len(tensors) > 1 else tensors[0]
+
+
 def _projected(
-    inputs: torch.Tensor, matrices: tuple[_Matrix, ...], factors: Factors, units: UnitRows | None
+    inputs: torch.Tensor, matrices: tuple[Matrix, ...], factors: Factors, whose: Whose | None
 ) -> torch.Tensor:
-    def pair(matrix: _Matrix) -> Pair | None:
+    def pair(matrix: Matrix) -> Pair | None:
         return None if matrix.factors is None else (factors[matrix.factors], factors[matrix.factors + 1])
 
     layers = [Adapted(matrix.weight, matrix.bias, pair(matrix)) for matrix in matrices]
     scale = next((one.scale for one in matrices if one.factors is not None), 0.0)
-    return adapted_linears(inputs, layers, scale, units)
-
-
-class _FactorLayout:
-    """Collects where each entry of each joined factor stands in the vector, or among its fixed values after it.
-
-    The A's of joined layers, and of several pairs in one layer, stand one below the other; the B's of one layer side by
-    side, and those of joined layers along the diagonal of one matrix.
-    """
-
-    def __init__(self, vector: LoraVector) -> None:
-        self._begin = {}
-        self._size = 0
-        for parameter in (*vector.parameters, *vector.frozen):
-            self._begin[id(parameter)] = self._size
-            self._size += parameter.numel()
-        self._trained = vector.values.numel()
-        self._entries: list[torch.Tensor] = []
-
-    def joined(self, linears: Linears) -> tuple[_Matrix, ...]:
-        """One matrix of several linear layers with the same input."""
-        weight = joined([linear.weight for linear in linears]).detach()
-        biases = [linear.bias for linear in linears if linear.bias is not None]
-        bias = joined(biases).detach() if biases else None
-        pairs = [pair for linear in linears for pair in linear.pairs]
-        if not pairs:
-            return (_Matrix(weight, bias, None, 0.0),)
-        downs = [self._places(pair.down) for pair in pairs]
-        ups = torch.full((len(weight), sum(map(len, downs))), self._size)
-        row = column = 0
-        for linear in linears:
-            for pair in linear.pairs:
-                up = self._places(pair.up)
-                ups[row : row + up.shape[0], column : column + up.shape[1]] = up
-                column += up.shape[1]
-            row += len(linear.weight)
-        self._entries += [torch.cat(downs), ups]
-        return (_Matrix(weight, bias, len(self._entries) - 2, pairs[0].scale),)
-
-    def apart(self, linears: Linears) -> tuple[_Matrix, ...]:
-        """A matrix of each."""
-        return tuple(matrix for linear in linears for matrix in self.joined((linear,)))
-
-    def _places(self, parameter: torch.Tensor) -> torch.Tensor:
-        begin = self._begin[id(parameter)]
-        return torch.arange(begin, begin + parameter.numel()).view(parameter.shape)
-
-    def done(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, list[tuple[int, int]]]:
-        """Which value stands where (the last is zero), where each trained one stands, and the factors' shapes."""
-        order = torch.cat([entry.flatten() for entry in self._entries])
-        places = torch.empty(self._size + 1, dtype=torch.long)
-        places[order] = torch.arange(len(order))
-        shapes = [(entry.shape[0], entry.shape[1]) for entry in self._entries]
-        return order.to(device), places[: self._trained].to(device), shapes
+    return adapted_linears(inputs, layers, scale, whose)

@@ -1,62 +1,94 @@
-"""Adapters that are trained at the same time on one frozen network.
-
-A small network leaves most of a GPU idle when one adapter's batch goes through it. Each adapter has a vector, an optimiser
-and CUDA graphs of its own, and a stream in which they run; what the streams compute does not depend on each other.
-"""
+"""Adapters that are trained at the same time on one frozen network: on a GPU through one pass for all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
+from fedse.networks.training.joint_pass import JointPass
 from fedse.networks.training.passes import Pass
+from fedse.networks.training.wanted import Asking, GradientWanted, ScoresWanted, Wanted, alone
+
+_HIGHEST_RANK = 128
+"""Of all adapters of a joint pass together: every row is multiplied with all of them."""
 
 
 class ParallelPasses:
-    """Passes with streams, made when they are first needed and kept from round to round, like their graphs."""
+    """Passes that are made when they are first needed and kept from round to round, like their graphs."""
 
     def __init__(self, first: Pass) -> None:
         self._passes = [first]
-        self._device = first.vector.values.device
-        self._streams: list[torch.cuda.Stream] = []
+        self._joint: JointPass | None = None
 
     @property
     def alone(self) -> bool:
         """Whether there can be but one."""
         return self._passes[0].alone
 
+    def several_pay(self, count: int) -> bool:
+        """Whether so many adapters are worth training at the same time. Without a joint pass they only take turns, which on
+        a GPU costs graphs for each."""
+        first = self._passes[0]
+        return not first.alone and (not joins(first) or count * first.rank <= _HIGHEST_RANK)
+
     def passes(self, count: int) -> list[Pass]:
         while len(self._passes) < count:
             self._passes.append(self._passes[0].beside())
         return self._passes[:count]
 
-    def run(self, steps: Sequence[Callable[[], bool]]) -> None:
-        """Call each, in turn, until it returns false. The n-th belongs to the n-th pass."""
-        if self._device.type != "cuda" or len(steps) == 1:
-            _in_turn(list(steps))
-            return
-        while len(self._streams) < len(steps):
-            self._streams.append(torch.cuda.Stream(self._device))  # type: ignore[no-untyped-call]
-        streams, current = self._streams[: len(steps)], torch.cuda.current_stream(self._device)
-        for stream in streams:
-            stream.wait_stream(current)
-        try:
-            _in_turn([_within(stream, step) for stream, step in zip(streams, steps, strict=True)])
-        finally:
-            # What was made before may be freed after this, and must not be while a lane still uses it.
-            for stream in streams:
-                current.wait_stream(stream)
+    def run(self, lessons: Sequence[Asking[None]]) -> bool:
+        """Go through all of them, the n-th through the n-th pass, and say whether each has what it would have alone."""
+        if len(lessons) == 1 or not joins(self._passes[0]):
+            for lesson in lessons:
+                alone(lesson)
+            return True
+        self._run_jointly(lessons, self._joint_pass(len(lessons)))
+        finite = [through.vector.values.isfinite().all() for through in self._passes[: len(lessons)]]
+        return bool(torch.stack(finite).all())
+
+    def _run_jointly(self, lessons: Sequence[Asking[None]], joint: JointPass) -> None:
+        """Gradients wait until nobody wants scores, so that all who are left go through the network together."""
+        answers: Mapping[int, Any] = dict.fromkeys(range(len(lessons)))
+        waiting: dict[int, ScoresWanted | GradientWanted] = {}
+        while answers:
+            for number, answer in answers.items():
+                if (wanted := _next(lessons[number], answer)) is not None:
+                    waiting[number] = wanted
+            scores = {number: each for number, each in waiting.items() if isinstance(each, ScoresWanted)}
+            gradients = {number: each for number, each in waiting.items() if isinstance(each, GradientWanted)}
+            if not self._all_own(turn := scores or gradients):
+                answers = {number: each.alone() for number, each in turn.items()}
+            else:
+                answers = joint.log_probabilities(scores) if scores else joint.add_gradients(gradients)
+            for number in answers:
+                del waiting[number]
+
+    def _all_own(self, wanted: Mapping[int, Wanted]) -> bool:
+        """Whether they go through the whole network, and not up to an inner layer."""
+        return all(each.through is self._passes[number] for number, each in wanted.items())
+
+    def _joint_pass(self, count: int) -> JointPass:
+        """One for at least so many: its graphs serve fewer, too."""
+        if self._joint is None or self._joint.adapters < count:
+            self._joint = None  # Its graphs leave the memory before others come.
+            passes = self.passes(count)
+            self._joint = JointPass(passes[0].reading([through.vector for through in passes]))
+        for absent in self._passes[count : self._joint.adapters]:
+            absent.vector.clear()
+        self._joint.expect([through.needs for through in self._passes[:count]])
+        return self._joint
 
 
-def _in_turn(steps: list[Callable[[], bool]]) -> None:
-    while steps:
-        steps = [step for step in steps if step()]
+def joins(through: Pass) -> bool:
+    """Whether a joint pass pays. On a CPU, which one adapter's batch fills, results stay the same bit for bit without it."""
+    return not through.alone and through.vector.values.device.type == "cuda"
 
 
-def _within(stream: torch.cuda.Stream, step: Callable[[], bool]) -> Callable[[], bool]:
-    def inside() -> bool:
-        with torch.cuda.stream(stream):
-            return step()
-
-    return inside
+def _next(lesson: Asking[None], answer: Any) -> ScoresWanted | GradientWanted | None:
+    """What it wants after this answer, unless it is at its end."""
+    try:
+        return lesson.send(answer)
+    except StopIteration:
+        return None

@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from fedse.networks.training.graph_sizes import Sizes, chosen_sizes, fitting
-from fedse.networks.training.lora_vector import LoraVector
-from fedse.networks.training.packed_attention import Segments
-from fedse.networks.training.packed_llama import PackedLlama, PackTensors
+from fedse.networks.training.packed_attention import Openings, Segments
+from fedse.networks.training.packed_llama import PackedLlama, PackTensors, owners_of
 from fedse.networks.training.token_packing import Pack
 from fedse.stopwatch import during
 
-_STREAMS = 32
-"""That PyTorch has for a GPU."""
-
 
 def filled(pack: Pack, sizes: Sizes) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The numbers of a pack, padded, one after another: ids, positions, predicting, targets, boundaries.
+    """The numbers of a pack, padded, one after another: ids, positions, predicting, targets, boundaries, and which openings
+    segments look at.
 
     Padding is segments of its own at the end; what it predicts has no importance.
     """
@@ -33,27 +29,38 @@ def filled(pack: Pack, sizes: Sizes) -> np.ndarray[Any, np.dtype[np.int64]]:
         lengths.append(min(padding, sizes.longest))
         padding -= lengths[-1]
     lengths += [0] * (sizes.segments - len(lengths))
-    numbers = np.zeros(2 * sizes.tokens + 2 * sizes.predicting + sizes.segments + 1, dtype=np.int64)
+    rooms = _rooms(sizes, len(pack.groups))
+    numbers = np.zeros(sum(rooms), dtype=np.int64)
+    openings = Openings.numbers(pack.groups, sizes.segments)
+    contents = (pack.ids, pack.positions, pack.predicting, pack.targets, np.cumsum((0, *lengths)), *openings)
     at = 0
-    for content, room in (
-        (pack.ids, sizes.tokens),
-        (pack.positions, sizes.tokens),
-        (pack.predicting, sizes.predicting),
-        (pack.targets, sizes.predicting),
-        (np.cumsum((0, *lengths)), sizes.segments + 1),
-    ):
+    for content, room in zip(contents, rooms, strict=True):
         numbers[at : at + len(content)] = content
         at += room
     return numbers
 
 
-def unfilled(numbers: torch.Tensor, importance: torch.Tensor, sizes: Sizes) -> PackTensors:
-    """The other way round, as views."""
-    ids, positions, predicting, targets, boundaries = torch.split(
-        numbers, [sizes.tokens, sizes.tokens, sizes.predicting, sizes.predicting, sizes.segments + 1]
+def unfilled(numbers: torch.Tensor, importance: torch.Tensor, sizes: Sizes, groups: int = 1) -> PackTensors:
+    """The other way round, as views. Several groups are those of several adapters."""
+    ids, positions, predicting, targets, boundaries, *openings = torch.split(numbers, _rooms(sizes, groups))
+    segments = Segments(
+        opening=sizes.opening,
+        copies=sizes.copies,
+        tokens=sizes.tokens,
+        groups=(),
+        lengths=(),
+        boundaries=boundaries.to(torch.int32),
+        longest=sizes.longest,
+        openings=Openings(*openings),
     )
-    segments = Segments(sizes.opening, sizes.tokens, (), boundaries.to(torch.int32), sizes.longest)
-    return PackTensors(ids, positions, predicting, targets, importance, segments)
+    return PackTensors(
+        ids, positions, predicting, targets, importance, segments, owners=owners_of(segments, predicting, groups)
+    )
+
+
+def _rooms(sizes: Sizes, groups: int) -> list[int]:
+    segments = sizes.segments
+    return [sizes.tokens, sizes.tokens, sizes.predicting, sizes.predicting, segments + 1, segments, segments, groups]
 
 
 @dataclass(frozen=True)
@@ -74,36 +81,24 @@ class _Graph:
         return self.found
 
 
-_HOLDERS: WeakValueDictionary[int, PassGraphs] = WeakValueDictionary()
-"""Who records in which stream."""
-
-
 class PassGraphs:
     """Graphs share their memory and stay from round to round, as recording one takes as long as several passes."""
 
-    def __init__(self, llama: PackedLlama, vector: LoraVector) -> None:
-        self._llama, self._vector = llama, vector
+    def __init__(self, llama: PackedLlama) -> None:
+        self._llama = llama
         self._graphs: dict[Sizes, _Graph] = {}
         self._scoring: dict[Sizes, _Graph] = {}
         self._planned: list[Sizes] = []
         self._pool = torch.cuda.graph_pool_handle()
-        self._stream = self._own_stream()
-
-    def _own_stream(self) -> torch.cuda.Stream:
-        """One in which no other records: matrix products have working memory for each stream, which is part of their graphs,
-        and graphs of two adapters run at the same time. PyTorch hands out the same few streams again and again."""
-        for _ in range(_STREAMS):
-            stream = torch.cuda.Stream(self._llama.device)  # type: ignore[no-untyped-call]
-            if _HOLDERS.setdefault(stream.cuda_stream, self) is self:
-                return stream
-        raise RuntimeError(f"{len(_HOLDERS)} adapters are trained at the same time; a GPU has {_STREAMS} streams.")
+        self._stream = torch.cuda.Stream(llama.device)  # type: ignore[no-untyped-call]
 
     def expect(self, needs: Sequence[Sizes]) -> None:
         """Choose the sizes that packs with these needs will go through; a graph is recorded when the first one comes."""
         self._planned = chosen_sizes(needs, list(self._graphs))
 
     def add_gradient(self, pack: Pack, importance: float | npt.NDArray[np.float32]) -> tuple[torch.Tensor, int]:
-        """Loss of the pack times `importance`, whose gradient is added to the vector's; tokens that were computed."""
+        """Loss of the pack times `importance`, or that of each adapter, whose gradient is added to the vector's; tokens that
+        were computed."""
         need = Sizes.of_pack(pack)
         sizes = fitting(need, [*self._graphs, *self._planned]) or need.rounded_up()
         factors = np.zeros(sizes.predicting, dtype=np.float32)
@@ -133,26 +128,27 @@ class PassGraphs:
         numbers: np.ndarray[Any, Any],
         factors: np.ndarray[Any, Any],
     ) -> _Graph:
-        device = self._llama.device
+        device, adapters = self._llama.device, len(self._llama.vectors)
         with during("recording", whole=True):
             held = torch.from_numpy(numbers).to(device)
             importance = torch.from_numpy(factors).to(device)
             if not self._graphs:
-                self._set_up(unfilled(held, importance, sizes))
+                self._set_up(unfilled(held, importance, sizes, adapters))
             graph = torch.cuda.CUDAGraph()
             # Relaxed: a kernel may be compiled or loaded for these sizes, which is harmless while a graph is recorded.
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="relaxed"):
-                found = compute(unfilled(held, importance, sizes))
+                found = compute(unfilled(held, importance, sizes, adapters))
         return _Graph(held, importance, found, graph.replay)
 
     def _set_up(self, tensors: PackTensors) -> None:
         """Libraries set themselves up on first use, which cannot be recorded."""
         device = self._llama.device
-        before = self._vector.gradient.clone()
+        before = [vector.gradient.clone() for vector in self._llama.vectors]
         self._stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(self._stream):
             self._llama.add_gradient(tensors)
         torch.cuda.current_stream(device).wait_stream(self._stream)
-        self._vector.gradient.copy_(before)
+        for vector, gradient in zip(self._llama.vectors, before, strict=True):
+            vector.gradient.copy_(gradient)
         # What that pass took cannot be used by the graphs, which have their own memory.
         torch.cuda.empty_cache()

@@ -14,8 +14,8 @@ from fedse.errors import BadInput
 from fedse.networks.swap import load_adapter, read_adapter, train_only
 from fedse.networks.training.graph_sizes import Sizes
 from fedse.networks.training.lora_vector import LoraVector
-from fedse.networks.training.packed_attention import Segments
-from fedse.networks.training.packed_llama import PackedLlama, PackTensors
+from fedse.networks.training.packed_attention import Openings, Segments
+from fedse.networks.training.packed_llama import PackedLlama, PackTensors, owners_of
 from fedse.networks.training.padded_network import PaddedNetwork
 from fedse.networks.training.pass_graphs import PassGraphs
 from fedse.networks.training.soft_targets import LikelyTokens, SoftTargets
@@ -31,6 +31,7 @@ _NO_INNER_LAYERS = (
     "what inner layers say is known of networks of Llama's family with plain LoRA, in one precision on one device: choose "
     "such a model, or leave `learner.bottom_up` out."
 )
+_ONE_ADAPTER = "the network's own forward pass knows one adapter"
 
 
 class Pass(Protocol):
@@ -40,6 +41,10 @@ class Pass(Protocol):
     """Whether a beginning that all examples share is computed once."""
     alone: bool
     """Whether the network holds the only adapter, so that no other pass can be used at the same time."""
+    rank: int
+    """Of an adapter, the highest of a module."""
+    needs: Sequence[Sizes]
+    """Of what is expected, one part after another, where it matters."""
 
     def add_gradient(
         self, part: Sequence[Example], opening: int, importance: Importance, soft: SoftTargets | None = None
@@ -86,6 +91,10 @@ class Pass(Protocol):
         """Another for another adapter, to be used at the same time, unless this one is alone."""
         ...
 
+    def reading(self, vectors: Sequence[LoraVector]) -> PackedLlama:
+        """The network with the adapters of all of these, unless this pass is alone."""
+        ...
+
 
 def pass_for(network: Any, checkpointing: bool) -> Pass:
     """The fastest that suits the network."""
@@ -108,9 +117,11 @@ class PackedPass:
 
     shares_opening = True
     alone = False
+    needs: Sequence[Sizes] = ()
 
     def __init__(self, vector: LoraVector, llama: PackedLlama) -> None:
         self.vector = vector
+        self.rank = llama.rank
         self._llama = llama
 
     def add_gradient(
@@ -160,6 +171,9 @@ class PackedPass:
         vector = self.vector.another()
         return type(self)(vector, self._llama.reading(vector))
 
+    def reading(self, vectors: Sequence[LoraVector]) -> PackedLlama:
+        return self._llama.reading(*vectors)
+
 
 class RecordedPass(PackedPass):
     """The same as CUDA graphs of fixed sizes: small networks are otherwise limited by launching their kernels. With soft
@@ -168,10 +182,11 @@ class RecordedPass(PackedPass):
 
     def __init__(self, vector: LoraVector, llama: PackedLlama) -> None:
         super().__init__(vector, llama)
-        self._graphs = PassGraphs(llama, vector)
+        self._graphs = PassGraphs(llama)
 
     def expect(self, parts: Sequence[Sequence[Example]], opening: int) -> None:
-        self._graphs.expect([Sizes.of_part(part, opening) for part in parts])
+        self.needs = [Sizes.of_part(part, opening) for part in parts]
+        self._graphs.expect(self.needs)
 
     def add_gradient(
         self, part: Sequence[Example], opening: int, importance: Importance, soft: SoftTargets | None = None
@@ -190,6 +205,8 @@ class PaddedPass:
 
     shares_opening = False
     alone = True
+    rank = 0
+    needs: Sequence[Sizes] = ()
 
     def __init__(self, vector: LoraVector, padded: PaddedNetwork) -> None:
         self.vector = vector
@@ -246,7 +263,10 @@ class PaddedPass:
         return read_adapter(self._padded.network, like)
 
     def beside(self) -> Pass:
-        raise NotImplementedError("the network's own forward pass knows one adapter")
+        raise NotImplementedError(_ONE_ADAPTER)
+
+    def reading(self, vectors: Sequence[LoraVector]) -> PackedLlama:
+        raise NotImplementedError(_ONE_ADAPTER)
 
 
 def _targets(example: Example) -> int:
@@ -259,15 +279,29 @@ def tensors_of(
     def moved(array: Any) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
+    need = Sizes.of_pack(packed)
     edges = np.cumsum((0, *packed.lengths), dtype=np.int32)
+    openings = Openings(*map(moved, Openings.numbers(packed.groups, need.segments)))
+    segments = Segments(
+        opening=need.opening,
+        copies=need.copies,
+        tokens=need.tokens,
+        groups=packed.groups,
+        lengths=packed.lengths,
+        boundaries=moved(edges),
+        longest=need.longest,
+        openings=openings,
+    )
+    predicting = moved(packed.predicting)
     return PackTensors(
         ids=moved(packed.ids),
         positions=moved(packed.positions),
-        predicting=moved(packed.predicting),
+        predicting=predicting,
         targets=moved(packed.targets),
         importance=moved(importance)
         if isinstance(importance, np.ndarray)
         else torch.full((len(packed.targets),), importance, device=device),
-        segments=Segments(packed.opening, len(packed.ids), packed.lengths, moved(edges), max(packed.lengths)),
+        segments=segments,
         soft=None if soft is None else (moved(soft.ids), moved(soft.weights)),
+        owners=owners_of(segments, predicting, len(packed.groups)),
     )

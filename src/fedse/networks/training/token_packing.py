@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeVar
 
 import numpy as np
@@ -60,6 +61,25 @@ def micro_batches(batch: Sequence[E], opening: int, tokens: int) -> Iterator[lis
 
 
 @dataclass(frozen=True)
+class Group:
+    """Conversations of a pack that share an opening, and in a pack of several adapters those of one."""
+
+    opening: int
+    """Tokens of the opening, which is the group's first segment; 0: there is none."""
+    segments: int
+    tokens: int
+    targets: int
+
+    @property
+    def copies(self) -> int:
+        """Tokens of the opening, once for each segment that looks at it."""
+        return self.opening * (self.segments - 1) if self.opening else 0
+
+
+_NOBODY = Group(0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
 class Pack:
     """Examples end to end: the shared opening, if there is one, then what each example goes on with."""
 
@@ -68,7 +88,8 @@ class Pack:
     """Place of each token in its own conversation."""
     lengths: tuple[int, ...]
     """Of the segments, the opening first."""
-    opening: int
+    groups: tuple[Group, ...]
+    """One after another, all that is here."""
     predicting: Ids
     """Places in this pack whose next token is the agent's."""
     targets: Ids
@@ -93,7 +114,21 @@ def pack(examples: Sequence[Example], opening: int) -> Pack:
         ids=np.concatenate(ids),
         positions=np.concatenate(positions),
         lengths=tuple(lengths),
-        opening=opening,
+        groups=(Group(opening, len(lengths), at, sum(map(len, targets))),),
         predicting=np.concatenate(predicting),
         targets=np.concatenate(targets),
+    )
+
+
+def end_to_end(packs: Sequence[Pack | None]) -> Pack:
+    """One of several adapters, at least one of which has something to learn. Groups stay apart."""
+    there = [each for each in packs if each is not None]
+    begins = accumulate((len(each.ids) for each in there), initial=0)
+    return Pack(
+        ids=np.concatenate([each.ids for each in there]),
+        positions=np.concatenate([each.positions for each in there]),
+        lengths=tuple(length for each in there for length in each.lengths),
+        groups=tuple(group for each in packs for group in (each.groups if each is not None else (_NOBODY,))),
+        predicting=np.concatenate([each.predicting + begin for each, begin in zip(there, begins, strict=False)]),
+        targets=np.concatenate([each.targets for each in there]),
     )
