@@ -6,6 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo
+COMPILED := $(VENV)/.compiled
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 # Files that are not those of the lock are refused; what fedse itself is built with is among them.
 LOCKED := $(PIP) --no-deps --require-hashes
@@ -19,16 +20,17 @@ demo: $(DEMO_READY)
 # One thread for each test process: more threads than cores wait for each other. Three processes on two cores, because tests
 # of real processes, hubs and kills wait more than they compute. Hundreds of commands are started as processes of their own,
 # and what they import is compiled once, also where Python is told not to keep that.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 3 --dist worksteal
+KEEPING := PYTHONDONTWRITEBYTECODE=
+PYTEST := $(KEEPING) OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 3 --dist worksteal
 
-test: $(READY)
+test: $(COMPILED)
 	$(PYTEST) -m "not slow and not torture"
 
-test-all: $(READY)
+test-all: $(COMPILED)
 	$(PYTEST) --durations=15 -m "not torture"
 
 # Proofs that take minutes to hours: damaged inputs by the hundred thousand, kills, real weights.
-torture: $(READY)
+torture: $(COMPILED)
 	PYTHONPATH=tests $(BIN)/python -m torture
 	$(PYTEST) -m torture
 
@@ -81,18 +83,25 @@ audit:
 	build/audit/bin/pip-audit --strict --no-deps --disable-pip -r requirements/ci.txt
 
 # What is locked first: PyTorch then finds there what it needs, and brings along only what its build has of its own.
-$(READY): pyproject.toml requirements/ci.txt
-	@echo "Installing fedse with everything that its tests need into $(VENV): this takes minutes and 2.2 GB."
+# Tests import a third of all these modules. Compiling the others takes longer than unpacking them.
+$(READY): pyproject.toml requirements/pip.txt requirements/ci.txt
+	@echo "Installing fedse with everything that its tests need into $(VENV): this takes minutes and 2 GB."
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	$(LOCKED) --quiet -r requirements/ci.txt
-	$(PIP) --quiet $(TORCH)
+	$(LOCKED) --quiet -r requirements/pip.txt
+	$(LOCKED) --no-compile --quiet -r requirements/ci.txt
+	$(PIP) --no-compile --quiet $(TORCH)
 	$(FEDSE)
 	touch $@ $(DEMO_READY)
 
+# Test processes that begin at once would each compile everything. What cannot be imported is for the tests to say.
+$(COMPILED): $(READY)
+	$(KEEPING) $(BIN)/python -m pytest --collect-only -qq -p no:cacheprovider > $@ || true
+
 # What is installed for the tests has all that a demo needs.
-$(DEMO_READY): pyproject.toml requirements/demo.txt
+$(DEMO_READY): pyproject.toml requirements/pip.txt requirements/demo.txt
 	@echo "Installing fedse with what the demo needs into $(VENV), PyTorch last: this takes minutes and 1.3 GB."
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(LOCKED) --quiet -r requirements/pip.txt
 	$(LOCKED) -r requirements/demo.txt
 	$(PIP) $(TORCH)
 	$(FEDSE)

@@ -43,8 +43,16 @@ def test_what_is_locked_is_what_the_project_asks_for(name: str, extras: set[str]
 def test_the_makefile_installs_nothing_but_pytorch_without_a_hash() -> None:
     made = (ROOT / "Makefile").read_text().partition("# What is locked first")[2]
     installed = re.findall(r"^\t\$\((PIP|LOCKED|FEDSE)\)(.*)$", made, re.M)
-    assert [name for name, _ in installed] == ["LOCKED", "PIP", "FEDSE"] * 2
+    assert [name for name, _ in installed] == ["LOCKED", "LOCKED", "PIP", "FEDSE"] * 2
     assert all("$(TORCH)" in rest for name, rest in installed if name == "PIP")
+
+
+def test_pip_itself_is_locked_and_installed_first() -> None:
+    text = (ROOT / "requirements/pip.txt").read_text()
+    (locked,) = BLOCK.finditer(text)
+    assert locked[0] == text.partition("\n")[2] and locked[1] == "pip"
+    for recipe in (ROOT / "Makefile").read_text().split("-m venv $(VENV)\n")[1:]:
+        assert recipe.lstrip().startswith("$(LOCKED) --quiet -r requirements/pip.txt")
 
 
 def test_what_depends_on_the_machine_is_taken_out_of_a_lock() -> None:

@@ -33,6 +33,11 @@ POOLED = "pooled"
 """Name of the client that holds the worlds of all the others."""
 
 
+def written_digest(text: str) -> str:
+    """Of an experiment, from what its `to_yaml` gave: writing a large one out takes seconds."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def _choice(kind: str, default: str) -> Any:
     """The default of a slot: a plug-in with all its own defaults."""
     return Field(default_factory=lambda: ChoiceOf(kind).default_choice(default))
@@ -258,7 +263,7 @@ class ExperimentKeys(PluginOptions):
         return to_yaml(self.model_dump(mode="json"))
 
     def digest(self) -> str:
-        return hashlib.sha256(self.to_yaml().encode()).hexdigest()
+        return written_digest(self.to_yaml())
 
     @property
     def terms(self) -> str:

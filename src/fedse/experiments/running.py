@@ -14,6 +14,7 @@ from fedse.experiments.checks.noise import check_noise, check_noise_libraries
 from fedse.experiments.checks.playing import check_playing
 from fedse.experiments.components import build_components
 from fedse.experiments.file import differences
+from fedse.experiments.keys import written_digest
 from fedse.experiments.options import Experiment, experiment_of
 from fedse.experiments.resuming import Surroundings, check_same_experiment, last_stored
 from fedse.federation.advice import advice, seen_by_others, seen_in_a_sum_of_two
@@ -77,10 +78,12 @@ def _prepared(
     if experiment.has_noisy_mean and stored is None:
         check_noise(experiment.aggregator, experiment.learners_asked, beginning.make_now())
     # What cannot work has been found out; from here on something is written.
-    folder.begin(experiment.to_yaml(), experiment.digest(), surroundings.start or "", surroundings.worlds)
+    written = experiment.to_yaml()
+    digest = written_digest(written)
+    folder.begin(written, digest, surroundings.start or "", surroundings.worlds)
     warnings += restore(folder)
-    if folder.manifest()["experiment"] != experiment.digest():
-        folder.replace_experiment(experiment.to_yaml(), experiment.digest())
+    if folder.manifest()["experiment"] != digest:
+        folder.replace_experiment(written, digest)
     federation = assemble(experiment, components, folder, tracker, beginning, make_engine)
     for warning in [*warnings, *_advice(federation)]:
         tracker.record(warning)
