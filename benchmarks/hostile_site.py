@@ -36,11 +36,13 @@ def played(recipe: Path, settings: list[str], bad: str, attack: str, runs: Path)
     experiment = load_experiment(recipe, settings)
     if bad not in experiment.clients:
         raise SystemExit(f"{recipe} has no site {bad}: it has {', '.join(experiment.clients)}.")
+    if not experiment.evaluation.test_tasks:
+        raise SystemExit(f"{recipe}: it has no test; set evaluation.test_tasks.")
     components = build_components(experiment)
     with federation(experiment, components, ATTACKS[attack], runs, [bad]) as run:
         result = run.finish()
-        reports = [run.run.report(number) or {} for number in range(1, experiment.rounds + 1)]
-        refused = [report["refused"][bad] for report in reports if bad in report["refused"]]
+        reports = [run.run.report(number) for number in range(1, experiment.rounds + 1)]
+        refused = [report["refused"][bad] for report in reports if report and bad in report["refused"]]
     assert result.test is not None
     success = {row["client"]: round(100 * row["success"], 1) for row in result.test["worlds"]}
     return experiment.name, {

@@ -13,6 +13,7 @@ from fedse.fitting.loop import Fitting, pull_back
 from fedse.learners.imitation import Imitation, ImitationOptions
 from fedse.models.table import Table
 from fedse.networks.swap import load_adapter, read_adapter
+from fedse.networks.training import parallel_passes
 from fedse.networks.training.parallel_passes import ParallelPasses
 from fedse.objectives.cases import Case, examples_of, group
 from fedse.objectives.objective import Scored, Weighed
@@ -56,10 +57,9 @@ def test_adapters_trained_at_once_are_those_trained_one_after_another(
 ) -> None:
     lessons = lessons_of(tiny, demonstrations)
     options: dict[str, Any] = {"learning_rate": 3e-3, "batch_size": 2, "proximal_mu": proximal}
-    # Some batches of two go through the model in two parts.
-    longest = max(len(item.token_ids) for item in demonstrations)
-    at_once = Imitation(tiny, tokens_at_once=3 * longest, **options).learn_together(lessons)
-    learner = Imitation(tiny, tokens_at_once=longest, **options)
+    # Some batches of two go through the model in two parts, and more would if three adapters shared the tokens.
+    learner = Imitation(tiny, tokens_at_once=int(1.5 * max(len(item.token_ids) for item in demonstrations)), **options)
+    at_once = learner.learn_together(lessons)
     in_turn = [learner.learn(lesson) for lesson in lessons]
     assert [adapter.digest() for adapter, _ in at_once] == [adapter.digest() for adapter, _ in in_turn]
     assert [metrics for _, metrics in at_once] == [metrics for _, metrics in in_turn]
@@ -82,7 +82,7 @@ def test_a_network_without_a_fast_path_learns_one_after_another(
 def test_a_gpu_without_memory_is_one_sentence_that_says_what_helps(
     tiny: Any, demonstrations: Any, monkeypatch: pytest.MonkeyPatch, hidden: bool
 ) -> None:
-    def full(fitting: Fitting) -> bool:
+    def full(fitting: Fitting) -> Any:
         try:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         finally:
@@ -99,7 +99,7 @@ def test_a_gpu_without_memory_is_one_sentence_that_says_what_helps(
 def test_other_errors_of_the_learner_keep_their_name(
     tiny: Any, demonstrations: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(fitting: Fitting) -> bool:
+    def broken(fitting: Fitting) -> Any:
         raise RuntimeError("shapes do not match")
 
     monkeypatch.setattr(Fitting, "step", broken)
@@ -139,13 +139,14 @@ def test_trajectories_longer_than_their_share_of_the_tokens_are_learned_one_afte
     lessons = lessons_of(tiny, demonstrations)
     longest = max(len(item.token_ids) for item in demonstrations)
     together: list[int] = []
-    passes = ParallelPasses.passes
+    run = ParallelPasses.run
 
-    def noted(parallel: ParallelPasses, count: int) -> Any:
-        together.append(count)
-        return passes(parallel, count)
+    def noted(parallel: ParallelPasses, fittings: Any) -> bool:
+        together.append(len(fittings))
+        return run(parallel, fittings)
 
-    monkeypatch.setattr(ParallelPasses, "passes", noted)
+    monkeypatch.setattr(ParallelPasses, "run", noted)
+    monkeypatch.setattr(parallel_passes, "joins", lambda through: True)
     Imitation(tiny, tokens_at_once=3 * longest).learn_together(lessons)
     Imitation(tiny, tokens_at_once=3 * longest - 1).learn_together(lessons)
     assert together == [3, 1, 1, 1]

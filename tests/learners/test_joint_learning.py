@@ -17,7 +17,8 @@ from fedse.learners.group_policy_gradient import GroupPolicyGradient
 from fedse.learners.imitation import Imitation
 from fedse.networks.training import parallel_passes
 from fedse.networks.training.joint_pass import JointPass
-from fedse.networks.training.passes import PackedPass
+from fedse.objectives.cases import Case
+from fedse.objectives.objective import Objective, Scored, Weighed
 from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Adapter, Learned, Lesson, Trajectory
 from fedse.worlds.maze import Maze
@@ -163,16 +164,46 @@ def test_one_that_diverges_harms_no_other(tiny: Any, shown: Any, joint: Any) -> 
         assert alone is not None and found is not None and found[0].digest() == alone[0].digest()
 
 
+class Strict:
+    """Counts all tokens alike, or so much that the step diverges, and refuses scores that are not finite."""
+
+    def __init__(self, weight: float) -> None:
+        self._weight = weight
+
+    def weigh(self, batch: Sequence[Scored]) -> Weighed:
+        if not all(np.isfinite(item.now).all() for item in batch):
+            raise ValueError("log-probabilities are not finite")
+        return Weighed([np.full(item.now.shape, self._weight) for item in batch], 0.0)
+
+
+class StrictImitation(Imitation):
+    def objective(self, cases: Sequence[Case]) -> Objective:
+        return Strict(np.inf if len(cases) == 1 else 0.01)
+
+
 @pytest.mark.slow
-def test_without_a_gpu_no_pass_is_joint(tiny: Any, shown: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JointPass, "__init__", lambda *_: pytest.fail("this is for GPUs"))
-    counted: list[int] = []
-    usual = PackedPass.add_gradient
+def test_who_diverges_in_its_last_step_does_not_make_the_rule_of_another_fail(
+    tiny: Any, shown: Any, joint: Any
+) -> None:
+    """The first has one step, after which its factors are not finite; the others go on beside it."""
+    lessons = lessons_of(tiny, shown)
+    lessons[0] = lessons[0]._replace(trajectories=list(lessons[0].trajectories)[:1])
+    learner = StrictImitation(tiny, learning_rate=3e-3, batch_size=2, epochs=1, tokens_at_once=ROOM)
+    at_once, in_turn = learner.learn_together(lessons), [learner.learn(lesson) for lesson in lessons]
+    assert ("add_gradients", 3) in joint
+    for number, (found, alone) in enumerate(zip(at_once, in_turn, strict=True)):
+        assert found is not None and alone is not None and found[0].digest() == alone[0].digest()
+        assert np.isfinite(change(found, lessons[number])).all() == (number > 0)
 
-    def noted(through: PackedPass, *given: Any) -> Any:
-        counted.append(id(through))
-        return usual(through, *given)
 
-    monkeypatch.setattr(PackedPass, "add_gradient", noted)
-    Imitation(tiny, epochs=1, batch_size=2, tokens_at_once=ROOM).learn_together(lessons_of(tiny, shown))
-    assert len(set(counted)) == 3
+@pytest.mark.slow
+def test_more_than_fit_into_one_pass_learn_in_parts(
+    tiny: Any, shown: Any, joint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lessons = lessons_of(tiny, shown)
+    learner = Imitation(tiny, epochs=1, batch_size=2, tokens_at_once=ROOM)
+    learner.learn(lessons[0])
+    rank = learner._passes._kept._passes[0].rank  # type: ignore[union-attr]
+    monkeypatch.setattr(parallel_passes, "_HIGHEST_RANK_TOGETHER", 2 * rank + 1)
+    assert_alike(learner, lessons)
+    assert {count for _, count in joint} == {1, 2}

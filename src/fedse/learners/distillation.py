@@ -35,6 +35,7 @@ class Distillation(Imitation):
     Options = DistillationOptions
     learns_from_failures: ClassVar[bool] = True
     learns_from_own_adapter: ClassVar[bool] = True
+    gradients_join: ClassVar[bool] = False
     options: DistillationOptions
 
     def cases(self, lesson: Lesson) -> list[Case]:

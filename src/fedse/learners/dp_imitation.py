@@ -35,9 +35,6 @@ class DpImitationOptions(ImitationOptions):
     """Largest norm of a trajectory's gradient; a longer one is cut."""
     batch_size: int = Field(default=8, ge=1)
     """What the noisy sum of a step is divided by, however many trajectories are in it."""
-    adapters_at_once: int | None = Field(default=None, ge=1, le=16)
-    """Adapters that one process trains at the same time. They share `tokens_at_once`, and passes of this learner are not
-    recorded on a GPU, so that small ones wait for the host. null is 1."""
     delta: float = Field(default=1e-5, gt=0, lt=1)
     """Chance that is left to a loss of privacy beyond epsilon: less than one divided by the number of trajectories."""
     epsilon: float | None = Field(default=None, gt=0)
@@ -50,12 +47,9 @@ class DpImitation(Imitation):
     name = "dp_imitation"
     Options = DpImitationOptions
     draws_noise: ClassVar[bool] = True
+    gradients_join: ClassVar[bool] = False
     metrics: ClassVar[tuple[str, ...]] = ("epsilon",)
     options: DpImitationOptions
-
-    @property
-    def at_once(self) -> int:
-        return min(super().at_once, self.options.adapters_at_once or 1)
 
     def cases(self, lesson: Lesson) -> list[Case]:
         if self.options.epsilon is not None and self.spent(self._round) > self.options.epsilon:

@@ -48,9 +48,9 @@ class ImitationOptions(PluginOptions):
     """Tokens that go through the model at once, in whole trajectories: fewer save memory and change roundings only. null is
     16,384 on a GPU and 2,048 elsewhere."""
     adapters_at_once: int | None = Field(default=None, ge=1, le=16)
-    """Adapters that one process trains at the same time, where it holds several sites and no round has a deadline. They
-    share `tokens_at_once`, and learn one after another where a trajectory is longer than the share. The results are the
-    same but for roundings. null is 5 on a GPU for networks of up to 4 GiB and 1 elsewhere."""
+    """Adapters that one process trains at the same time on a GPU, where it holds several sites and no round has a deadline:
+    fewer if their ranks together exceed 128, one with soft targets or noise, or if a trajectory is longer than its share of
+    `tokens_at_once`. The results are the same but for roundings. null is 5 for networks of up to 4 GiB and 1 elsewhere."""
     checkpointing: bool = False
     """Computes the inside of each layer twice instead of keeping it: saves memory, takes longer."""
     max_grad_norm: Annotated[float | Ramp, Scheduled(above=0)] = 1.0
@@ -71,6 +71,8 @@ class Imitation:
 
     name = "imitation"
     Options: type[ImitationOptions] = ImitationOptions
+    gradients_join: ClassVar[bool] = True
+    """Whether one pass can bring the gradients of several adapters: targets are not soft, trajectories not kept apart."""
 
     def __init__(self, model: CausalLM, **options: object) -> None:
         if not hasattr(model, "network"):
@@ -91,7 +93,7 @@ class Imitation:
     @property
     def at_once(self) -> int:
         # Who overrides how one adapter is learned means all of them.
-        if type(self).learn is not Imitation.learn or self._passes.alone:
+        if type(self).learn is not Imitation.learn or self._passes.alone or not self.gradients_join:
             return 1
         several = self._on_gpu and self._passes.several_pay
         return self.options.adapters_at_once or (_ADAPTERS_ON_GPU if several else 1)
@@ -138,7 +140,9 @@ class Imitation:
         with self._memory_explained(1):
             parallel = self._passes.passes_for(lessons[0].start)
         share = max(1, self._tokens_at_once // len(lessons))
-        if len(lessons) > 1 and not (parallel.several_pay(len(lessons)) and self._fit_together(lessons, cases, share)):
+        if len(lessons) > (most := parallel.most_adapters):
+            return self._learn_in_turn(lessons, cases, most)
+        if len(lessons) > 1 and not self._fit_together(lessons, cases, share):
             return self._learn_in_turn(lessons, cases)
         with self._memory_explained(len(lessons)):
             passes, fittings = parallel.passes(len(lessons)), []
@@ -155,8 +159,9 @@ class Imitation:
                     learned.append((through.result(like=lesson.start), metrics))
             return learned
 
-    def _learn_in_turn(self, lessons: Sequence[Lesson], cases: Sequence[Sequence[Case]]) -> list[Learned]:
-        return [self._learn_together([one], [own])[0] for one, own in zip(lessons, cases, strict=True)]
+    def _learn_in_turn(self, lessons: Sequence[Lesson], cases: Sequence[Sequence[Case]], of: int = 1) -> list[Learned]:
+        parts = [slice(at, at + of) for at in range(0, len(lessons), of)]
+        return [learned for part in parts for learned in self._learn_together(lessons[part], cases[part])]
 
     def fitting(self, through: Pass, cases: Sequence[Case], lesson: Lesson, tokens_at_once: int) -> Fitting:
         """The round of one adapter, to be gone through."""

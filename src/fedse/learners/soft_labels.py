@@ -28,6 +28,7 @@ class SoftImitation(Imitation):
     name = "soft_labels"
     Options = SoftLabelsOptions
     learns_from_broadcast: ClassVar[bool] = True
+    gradients_join: ClassVar[bool] = False
     options: SoftLabelsOptions
 
     def objective(self, cases: Sequence[Case]) -> Objective:

@@ -44,8 +44,6 @@ class JointPass:
 
     def add_gradients(self, wanted: Mapping[int, GradientWanted]) -> dict[int, tuple[torch.Tensor, int]]:
         """As `Pass.add_gradient` of each. Of padding each has its share of the tokens that were computed."""
-        if not wanted:
-            return {}
         packed = self._packed(wanted)
         importance = np.concatenate(
             [

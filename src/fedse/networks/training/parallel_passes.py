@@ -11,8 +11,8 @@ from fedse.networks.training.joint_pass import JointPass
 from fedse.networks.training.passes import Pass
 from fedse.networks.training.wanted import Asking, GradientWanted, ScoresWanted, Wanted, alone
 
-_HIGHEST_RANK = 128
-"""Of all adapters of a joint pass together: every row is multiplied with all of them."""
+_HIGHEST_RANK_TOGETHER = 128
+"""Of all adapters of a joint pass: every row is multiplied with all of them."""
 
 
 class ParallelPasses:
@@ -27,11 +27,11 @@ class ParallelPasses:
         """Whether there can be but one."""
         return self._passes[0].alone
 
-    def several_pay(self, count: int) -> bool:
-        """Whether so many adapters are worth training at the same time. Without a joint pass they only take turns, which on
-        a GPU costs graphs for each."""
+    @property
+    def most_adapters(self) -> int:
+        """How many are worth training at the same time. Without a joint pass they would only take turns."""
         first = self._passes[0]
-        return not first.alone and (not joins(first) or count * first.rank <= _HIGHEST_RANK)
+        return max(1, _HIGHEST_RANK_TOGETHER // first.rank) if joins(first) else 1
 
     def passes(self, count: int) -> list[Pass]:
         while len(self._passes) < count:
@@ -40,22 +40,31 @@ class ParallelPasses:
 
     def run(self, lessons: Sequence[Asking[None]]) -> bool:
         """Go through all of them, the n-th through the n-th pass, and say whether each has what it would have alone."""
-        if len(lessons) == 1 or not joins(self._passes[0]):
-            for lesson in lessons:
-                alone(lesson)
+        if len(lessons) == 1:
+            alone(lessons[0])
             return True
-        self._run_jointly(lessons, self._joint_pass(len(lessons)))
-        finite = [through.vector.values.isfinite().all() for through in self._passes[: len(lessons)]]
-        return bool(torch.stack(finite).all())
+        try:
+            self._run_jointly(lessons, self._joint_pass(len(lessons)))
+        except Exception:
+            # A rule may refuse the scores that another's divergence has spoiled.
+            if self._all_finite(len(lessons)):
+                raise
+            return False
+        return self._all_finite(len(lessons))
+
+    def _all_finite(self, count: int) -> bool:
+        return bool(torch.stack([through.vector.values.isfinite().all() for through in self._passes[:count]]).all())
 
     def _run_jointly(self, lessons: Sequence[Asking[None]], joint: JointPass) -> None:
         """Gradients wait until nobody wants scores, so that all who are left go through the network together."""
         answers: Mapping[int, Any] = dict.fromkeys(range(len(lessons)))
         waiting: dict[int, ScoresWanted | GradientWanted] = {}
-        while answers:
+        while True:
             for number, answer in answers.items():
                 if (wanted := _next(lessons[number], answer)) is not None:
                     waiting[number] = wanted
+            if not waiting:
+                return
             scores = {number: each for number, each in waiting.items() if isinstance(each, ScoresWanted)}
             gradients = {number: each for number, each in waiting.items() if isinstance(each, GradientWanted)}
             if not self._all_own(turn := scores or gradients):
