@@ -95,5 +95,9 @@ def test_a_record_stands_for_a_run_whose_folder_is_gone(
         records.recorded(folders[0], recipe, [], [])
     with pytest.raises(SystemExit, match="as many tasks"):
         records.tried({"worlds": [{"episodes": 20}, {"episodes": 10}]})
+    (row,) = benchmarks("costs").by_arm(noted).items()
+    assert row == ("few", list(runs.values()))
+    with pytest.raises(SystemExit, match=r"few_s3: wants FILE/NAME-s1 of a record in that file. It has few_s1, few_s2"):
+        benchmarks("costs").by_arm([kept / "few_s3"])
     with pytest.raises(SystemExit, match="no record of few_s3; it has few_s1, few_s2"):
         program.gathered([kept / "few_s3"], "few")

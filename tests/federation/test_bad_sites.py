@@ -179,3 +179,20 @@ def test_kinds_by_rules_tell_success_and_who_was_left_out_and_the_seeds_of_a_bac
 def test_no_experiment_file_can_ask_for_a_bad_site() -> None:
     """The harness is no part of the package that is installed."""
     assert not any("bad_site" in path.name or "BadSite" in path.read_text() for path in (ROOT / "src").rglob("*.py"))
+
+
+@pytest.mark.slow
+def test_a_whole_run_with_a_hostile_site_tells_what_is_left_for_the_others(
+    benchmarks: Callable[[str], ModuleType], five: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    program, recipe = benchmarks("hostile_site"), tmp_path / "five.yaml"
+    recipe.write_text(five(rounds=2, evaluation={"tasks": 1, "test_tasks": 3}).to_yaml())
+    with pytest.raises(SystemExit, match=f"has no site stranger: it has .*{HONEST[0]}"):
+        program.played(recipe, [], "stranger", "nan", tmp_path)
+    with pytest.raises(SystemExit, match=r"it has no test; set evaluation.test_tasks"):
+        program.played(recipe, ["evaluation.test_tasks=0"], "guest", "nan", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["five.yaml"], "what cannot be told is not played"
+    name, record = program.played(recipe, ["name=refused"], "guest", "nan", tmp_path)
+    assert (name, record["left_out"], record["rounds"]) == ("refused", 2, 2) and "not finite" in record["why"]
+    assert record["honest"] == pytest.approx(np.mean([record["test"][site] for site in HONEST]), abs=0.01)
+    assert program.played(recipe, ["name=honest"], "guest", "none", tmp_path)[1]["left_out"] == 0
