@@ -15,6 +15,7 @@ import pytest
 
 import fedse
 from assembled import assembled
+from clock import Clock
 from fedse.adapters.packing import pack
 from fedse.clients.requests import Teach
 from fedse.clients.site import Site
@@ -72,28 +73,18 @@ def test_a_client_asks_to_play_then_to_learn_and_answers(table_experiment: Make,
     assert isinstance(finished.value.value, ClientUpdate) and finished.value.value.vector is not None
 
 
-class Clock:
-    """Time that stands still until somebody moves it."""
-
-    def __init__(self) -> None:
-        self.now = time.monotonic()
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 def test_a_deadline_after_the_second_of_five_lessons_leaves_the_others_as_they_were(
     table_experiment: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     federation = assembled(table_experiment(clients=dict.fromkeys("abcde", MAZE)), tmp_path / "run")
-    engine, clock = federation.engine, Clock()
+    engine, clock = federation.engine, Clock(time.monotonic())
     assert isinstance(engine, local.LocalEngine)
     monkeypatch.setattr(local, "time", clock)
     learn, lessons = engine.learner.learn, []
 
     def slowly(*lesson: Any) -> Any:
         lessons.append(lesson)
-        clock.now += 10
+        clock.sleep(10)
         return learn(*lesson)
 
     monkeypatch.setattr(engine.learner, "learn", slowly)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 
 import fedse
+from clock import Clock
 from fedse.errors import BadInput, RunConflict, TooFewClients
 from fedse.events import Event
 from fedse.experiments.options import Experiment
+from fedse.federation import absence
+from fedse.federation import exchange as exchanging
 from fedse.federation.exchange import Exchange, ParticipationOptions
 from fedse.federation.server import LimitOptions
 from fedse.types import ClientFailure, ClientUpdate, RoundTask
@@ -34,12 +37,13 @@ class Timetable:
 
     clients = NAMES
 
-    def __init__(self, seconds: Mapping[str, float | None], down: frozenset[str] = frozenset()) -> None:
+    def __init__(self, clock: Clock, seconds: Mapping[str, float | None], down: frozenset[str] = frozenset()) -> None:
+        self.clock = clock
         self.seconds = dict(seconds)
         self.down = set(down)
         self.sent: list[tuple[str, str]] = []
         self.given_up: list[str] = []
-        self._due: list[tuple[float, ClientUpdate | ClientFailure]] = []
+        self.arrived: list[ClientUpdate | ClientFailure] = []
 
     def present(self) -> set[str]:
         return set(self.clients) - self.down
@@ -53,17 +57,16 @@ class Timetable:
             wait = self.seconds.get(client, 0.0)
             if wait is not None and client not in self.down:
                 update = ClientUpdate(client, item.round, None, (), {}, {}, (), item.name)
-                self._due.append((time.monotonic() + wait, update))
+                self.clock.after(wait, partial(self.arrived.append, update))
 
     def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
-        until = time.monotonic() + (60 if seconds is None else seconds)
-        while time.monotonic() < until:
-            now = time.monotonic()
-            if arrived := [item for due, item in self._due if due <= now]:
-                self._due = [entry for entry in self._due if entry[0] > now]
-                return arrived
-            time.sleep(0.005)
-        return []
+        until = self.clock.now + (60 if seconds is None else seconds)
+        self.clock.sleep(0)
+        while not self.arrived and self.clock.now < until:
+            self.clock.sleep(min(until, self.clock.next_moment()) - self.clock.now)
+        found = list(self.arrived)
+        self.arrived.clear()
+        return found
 
 
 class Notes:
@@ -74,12 +77,20 @@ class Notes:
         self.events.append(event)
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in (exchanging, absence):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
 def exchange(engine: Any, **options: Any) -> Exchange:
     return Exchange(engine, ParticipationOptions(**options), 0, Notes())
 
 
-def test_a_slow_client_is_left_behind_at_the_deadline_and_asked_again_in_the_next_round() -> None:
-    engine = Timetable({"d": 30.0})
+def test_a_slow_client_is_left_behind_at_the_deadline_and_asked_again_in_the_next_round(clock: Clock) -> None:
+    engine = Timetable(clock, {"d": 30.0})
     asking = exchange(engine, deadline_minutes=0.2 / 60)
     first = asking.ask(NAMES, task(1), lambda update: update)
     engine.seconds["d"] = 0.0
@@ -88,14 +99,14 @@ def test_a_slow_client_is_left_behind_at_the_deadline_and_asked_again_in_the_nex
     assert sorted(second.updates) == list(NAMES)
 
 
-def test_a_round_closes_at_its_quorum_and_a_late_update_is_dropped_and_counted_once() -> None:
-    engine = Timetable({"d": 0.3})
+def test_a_round_closes_at_its_quorum_and_a_late_update_is_dropped_and_counted_once(clock: Clock) -> None:
+    engine = Timetable(clock, {"d": 0.3})
     asking = exchange(engine, quorum=0.75)
     first = asking.ask(NAMES, task(1), lambda update: update)
     second = asking.ask(NAMES, task(2), lambda update: update)
     assert (sorted(first.updates), first.absent, first.late) == (["a", "b", "c"], {"d": "NotNeeded"}, 0)
     assert second.absent == {"d": "Busy"} and ("d", "train-0002") not in engine.sent
-    time.sleep(0.35)
+    clock.sleep(0.35)
     third = asking.ask(NAMES, task(3), lambda update: update)
     assert second.late + third.late == 1
     asking.settle()
@@ -104,49 +115,49 @@ def test_a_round_closes_at_its_quorum_and_a_late_update_is_dropped_and_counted_o
     assert ("d", "train-0004") in engine.sent
 
 
-def test_a_client_that_has_gone_is_waited_for_once_and_asked_when_it_is_back() -> None:
-    engine = Timetable({}, down=frozenset({"b"}))
+def test_a_client_that_has_gone_is_waited_for_once_and_asked_when_it_is_back(clock: Clock) -> None:
+    engine = Timetable(clock, {}, down=frozenset({"b"}))
     asking = exchange(engine, absent_minutes=0.2 / 60)
     assert asking.ask(NAMES, task(1), lambda update: update).absent == {"b": "Unreachable"}
-    began = time.monotonic()
+    began = clock.now
     assert asking.ask(NAMES, task(2), lambda update: update).absent == {"b": "Unreachable"}
-    assert time.monotonic() - began < 0.15
+    assert clock.now == began
     engine.down.clear()
     assert asking.ask(NAMES, task(3), lambda update: update).absent == {}
     assert [number for client, number in engine.sent if client == "b"] == ["train-0003"]
 
 
-def test_the_deadline_counts_from_when_the_clients_are_there() -> None:
+def test_the_deadline_counts_from_when_the_clients_are_there(clock: Clock) -> None:
     """Slow starters are not left out of the first round."""
-    engine = Timetable({}, down=frozenset({"a", "b", "c"}))
-    threading.Timer(0.5, engine.down.clear).start()
+    engine = Timetable(clock, {}, down=frozenset({"a", "b", "c"}))
+    clock.after(0.5, engine.down.clear)
     asking = exchange(engine, deadline_minutes=0.2 / 60, absent_minutes=5 / 60)
     found = asking.ask(NAMES, task(1), lambda update: update)
     assert sorted(found.updates) == list(NAMES) and found.absent == {}
 
 
-def test_without_a_deadline_a_client_that_goes_away_in_a_round_is_given_up_in_time() -> None:
-    engine = Timetable({"b": None})
-    threading.Timer(0.1, engine.down.add, ("b",)).start()
+def test_without_a_deadline_a_client_that_goes_away_in_a_round_is_given_up_in_time(clock: Clock) -> None:
+    engine = Timetable(clock, {"b": None})
+    clock.after(0.1, partial(engine.down.add, "b"))
     asking = exchange(engine, absent_minutes=0.3 / 60)
     found = asking.ask(NAMES, task(1), lambda update: update)
     assert sorted(found.updates) == ["a", "c", "d"] and found.absent == {"b": "Unreachable"}
     assert engine.given_up == ["b"]
 
 
-def test_a_client_that_went_away_while_busy_does_not_hold_up_the_evaluation() -> None:
-    engine = Timetable({"d": None})
+def test_a_client_that_went_away_while_busy_does_not_hold_up_the_evaluation(clock: Clock) -> None:
+    engine = Timetable(clock, {"d": None})
     asking = exchange(engine, quorum=0.75, absent_minutes=0.2 / 60)
     asking.ask(NAMES, task(1), lambda update: update)
     engine.down.add("d")
-    began = time.monotonic()
+    began = clock.now
     asking.settle()
-    assert time.monotonic() - began < 5 and engine.given_up == ["d"]
+    assert clock.now - began < 5 and engine.given_up == ["d"]
 
 
-def test_nobody_is_given_up_and_no_quorum_closes_a_round_below_the_least_number_of_answers() -> None:
-    engine = Timetable({"c": 0.4}, down=frozenset({"b", "d"}))
-    threading.Timer(1.0, engine.down.discard, ("b",)).start()
+def test_nobody_is_given_up_and_no_quorum_closes_a_round_below_the_least_number_of_answers(clock: Clock) -> None:
+    engine = Timetable(clock, {"c": 0.4}, down=frozenset({"b", "d"}))
+    clock.after(1.0, partial(engine.down.discard, "b"))
     asking = exchange(engine, min_clients=3, quorum=0.25, absent_minutes=0.2 / 60)
     found = asking.ask(NAMES, task(1), lambda update: update)
     assert sorted(found.updates) == ["a", "b", "c"] and found.absent == {"d": "Unreachable"}
@@ -159,27 +170,27 @@ def test_a_least_number_that_no_round_can_reach_is_refused(table_experiment: Cal
         table_experiment(participation={"min_clients": 2, "fraction": 0.5})
 
 
-def test_what_is_given_up_at_the_deadline_is_too_slow_or_unreachable_whatever_the_engine_calls_it() -> None:
+def test_what_is_given_up_at_the_deadline_is_too_slow_or_unreachable_whatever_the_engine_calls_it(clock: Clock) -> None:
     class Lost(Timetable):
         def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
             if answers := super().poll(seconds):
                 return answers
             return [ClientFailure(client, "train-0001", "Lost") for client in ("a", "b")]
 
-    engine = Lost({"a": None, "b": None}, down=frozenset({"b"}))
+    engine = Lost(clock, {"a": None, "b": None}, down=frozenset({"b"}))
     found = exchange(engine, deadline_minutes=0.1 / 60, absent_minutes=0.1 / 60).ask(
         NAMES, task(1), lambda update: update
     )
     assert (sorted(found.updates), found.absent) == (["c", "d"], {"a": "TooSlow", "b": "Unreachable"})
 
 
-def test_too_few_answers_stop_the_run_with_the_reasons() -> None:
-    asking = exchange(Timetable({"a": None, "b": None}), deadline_minutes=0.1 / 60, min_clients=3)
+def test_too_few_answers_stop_the_run_with_the_reasons(clock: Clock) -> None:
+    asking = exchange(Timetable(clock, {"a": None, "b": None}), deadline_minutes=0.1 / 60, min_clients=3)
     with pytest.raises(TooFewClients, match=r"2 of 4 clients answered train-0001 \(a: TooSlow; b: TooSlow\)"):
         asking.ask(NAMES, task(1), lambda update: update)
 
 
-def test_a_hub_that_lost_its_run_folder_is_told_so() -> None:
+def test_a_hub_that_lost_its_run_folder_is_told_so(clock: Clock) -> None:
     class Later(Timetable):
         def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
             return [ClientFailure(client, "train-0001", "OldRound") for client in NAMES]
@@ -187,34 +198,34 @@ def test_a_hub_that_lost_its_run_folder_is_told_so() -> None:
     with pytest.raises(
         TooFewClients, match=r"a: OldRound.*give the folder back \(--runs\), or begin a run with another"
     ):
-        exchange(Later({})).ask(NAMES, task(1), lambda update: update)
+        exchange(Later(clock, {})).ask(NAMES, task(1), lambda update: update)
 
 
-def test_sites_with_another_experiment_are_not_asked_again_with_the_same_command() -> None:
+def test_sites_with_another_experiment_are_not_asked_again_with_the_same_command(clock: Clock) -> None:
     class Elsewhere(Timetable):
         def poll(self, seconds: float | None = None) -> list[ClientUpdate | ClientFailure]:
             return [ClientFailure(client, "train-0001", "OtherTerms") for client in NAMES]
 
     with pytest.raises(TooFewClients, match=r"a: OtherTerms.*Give these sites this experiment's file") as raised:
-        exchange(Elsewhere({})).ask(NAMES, task(1), lambda update: update)
+        exchange(Elsewhere(clock, {})).ask(NAMES, task(1), lambda update: update)
     assert "the same command repeats it" not in str(raised.value)
 
 
-def test_strangers_are_not_heard() -> None:
-    engine = Timetable({"a": None})
-    engine._due.append((0.0, ClientUpdate("mallory", 1, None, (), {}, {}, (), "train-0001")))
+def test_strangers_are_not_heard(clock: Clock) -> None:
+    engine = Timetable(clock, {"a": None})
+    engine.arrived.append(ClientUpdate("mallory", 1, None, (), {}, {}, (), "train-0001"))
     found = exchange(engine, deadline_minutes=0.1 / 60).ask(NAMES, task(1), lambda update: update)
     assert sorted(found.updates) == ["b", "c", "d"]
 
 
-def test_who_is_invited_depends_on_seed_and_round_only_and_everybody_has_a_turn() -> None:
+def test_who_is_invited_depends_on_seed_and_round_only_and_everybody_has_a_turn(clock: Clock) -> None:
     class Many(Timetable):
         clients = tuple(f"c{number:04d}" for number in range(1000))
 
-    asking = exchange(Many({}), fraction=0.05)
+    asking = exchange(Many(clock, {}), fraction=0.05)
     rounds = [asking.invited(number) for number in range(1, 201)]
     assert {len(names) for names in rounds} == {50}
-    assert rounds == [exchange(Many({}), fraction=0.05).invited(number) for number in range(1, 201)]
+    assert rounds == [exchange(Many(clock, {}), fraction=0.05).invited(number) for number in range(1, 201)]
     assert len({name for names in rounds for name in names}) > 990
 
 

@@ -1,24 +1,11 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
-import time
 
-import pytest
-
-from fedse.servers import rate_limit
+from clock import Clock
 from fedse.servers.rate_limit import RateLimit
-
-
-class Clock:
-    """Time that passes only while somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def sleep(self, seconds: float) -> None:
-        assert seconds > 0
-        self.now += seconds
 
 
 def limit(per_minute: float) -> tuple[RateLimit, Clock]:
@@ -88,21 +75,24 @@ def test_without_a_limit_nobody_waits() -> None:
     assert clock.now == 0
 
 
-def test_many_threads_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limit, "WINDOW", 0.25)
-    limited = RateLimit(4)
-    went: list[float] = []
+def test_many_threads_share_one_limit() -> None:
+    waits: list[float] = []
+    limited = RateLimit(4, lambda: 0.0, waits.append)
+    everybody = threading.Barrier(8)
 
     def work() -> None:
-        limited.take()
-        went.append(time.monotonic())
+        everybody.wait()
+        for _ in range(100):
+            limited.take()
 
-    threads = [threading.Thread(target=work) for _ in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    went.sort()
-    assert 0.45 < went[-1] - went[0] < 5
-    # A thread may wake late, never early.
-    assert all(later - earlier > 0.15 for earlier, later in zip(went, went[4:], strict=False))
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert sorted(waits) == [60.0 * window for window in range(1, 200) for _ in range(4)]
