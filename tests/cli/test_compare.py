@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import fedse
+from fedse.cli.compare import print_details
 from fedse.experiments.options import Experiment
 from fedse_command import command
 from short_maze import SHORT_MAZE
@@ -207,3 +211,18 @@ def test_a_clients_own_adapter_is_exported_by_name(runs: Path) -> None:
     assert (runs / "adapter/adapter_model.safetensors").read_bytes() == own
     shown = command("show", "local-s0", folder=runs).stdout
     assert "method local (learning: true, exploring: false, sharing: none, pooled: false" in shown
+
+
+def test_names_of_methods_are_not_broken_inside_a_word_on_a_usual_terminal() -> None:
+    measured = SimpleNamespace(macro=0.1, macro_interval=(0.123, 0.456), micro=0.1, micro_interval=(-0.123, 0.456))
+    labels = ["fed_se, aggregator=mean", "fed_se, aggregator=fedavgm, learning_rate=0.7, nesterov=True"]
+    pair = SimpleNamespace(ours=labels[0], theirs=labels[1], seeds=[0], found=measured, p=0.5, verdict="better")
+    cost = SimpleNamespace(hint_tokens=0, bytes=1, learned_tokens=1, explored_tokens=1, seconds=1)
+    runs = [SimpleNamespace(costs={1: cost}, round=1)]
+    groups = [SimpleNamespace(label=label, runs=runs, successes={}) for label in labels]
+    printed = io.StringIO()
+    found: Any = SimpleNamespace(groups=groups, pairs=[pair], notes=[])
+    print_details(Console(file=printed, width=100), found)
+    paired = printed.getvalue().split("Paired")[1].split("World by world")[0]
+    for word in ("aggregator=fedavgm", "learning_rate=0.7", "nesterov=True", "+12.3 to +45.6", "-12.3 to +45.6"):
+        assert word in paired

@@ -18,6 +18,9 @@ from fedse.cli.tables import interval, markdown, percent
 if TYPE_CHECKING:
     from fedse.evaluation.comparison import Comparison, Group, Pair
 
+_WIDEST_WORD = 30
+"""Characters; a longer one is broken."""
+
 
 def compare(
     runs: Annotated[
@@ -85,7 +88,7 @@ def _detail_tables(found: Comparison) -> list[Table]:
 
 def success_table(found: Comparison, split: str) -> Table:
     table = Table(title=f"Success (%) on {split} tasks, 95 % intervals", title_justify="left", caption_justify="left")
-    table.add_column("method", overflow="fold")
+    _add_names(table, "method", [group.label for group in found.groups])
     table.add_column("seeds", justify="right")
     for name in found.groups[0].successes:
         table.add_column(name, justify="right")
@@ -109,15 +112,25 @@ def success_table(found: Comparison, split: str) -> Table:
     return table
 
 
+def _add_names(table: Table, title: str, names: Sequence[str]) -> None:
+    """A column of methods that is as wide as the longest word in it: `learning_rate=0.7` is read as a whole."""
+    longest = max((len(word) for name in names for word in name.split()), default=1)
+    table.add_column(title, overflow="fold", min_width=min(longest, _WIDEST_WORD))
+
+
 def _cell(share: float, bounds: tuple[float, float]) -> str:
     return f"{percent(share)}\n({interval(bounds)})"
 
 
 def _pair_table(found: Comparison) -> Table:
-    table = Table(title="Paired on the same tasks, all worlds together", title_justify="left", caption_justify="left")
-    for column in ("", "against"):
-        table.add_column(column, overflow="fold")
-    for column in ("seeds", "macro", "95 %", "micro", "95 %", "p (Holm)"):
+    table = Table(
+        title="Paired on the same tasks, all worlds together, 95 % intervals",
+        title_justify="left",
+        caption_justify="left",
+    )
+    _add_names(table, "", [pair.ours for pair in found.pairs])
+    _add_names(table, "against", [pair.theirs for pair in found.pairs])
+    for column in ("seeds", "macro", "micro", "p (Holm)"):
         table.add_column(column, justify="right")
     table.add_column("verdict", overflow="fold")
     for pair in found.pairs:
@@ -126,10 +139,8 @@ def _pair_table(found: Comparison) -> Table:
             pair.ours,
             pair.theirs,
             str(len(pair.seeds)),
-            f"{100 * item.macro:+.1f}",
-            _points(item.macro_interval),
-            f"{100 * item.micro:+.1f}",
-            _points(item.micro_interval),
+            f"{100 * item.macro:+.1f}\n{_points(item.macro_interval)}",
+            f"{100 * item.micro:+.1f}\n{_points(item.micro_interval)}",
             p_value(pair.p),
             pair.verdict,
         )
@@ -145,8 +156,8 @@ def _world_table(found: Comparison) -> Table:
     table = Table(
         title="World by world: difference in points, 95 %, p (Holm)", title_justify="left", caption_justify="left"
     )
-    table.add_column("", overflow="fold")
-    table.add_column("against", overflow="fold")
+    _add_names(table, "", [pair.ours for pair in found.pairs])
+    _add_names(table, "against", [pair.theirs for pair in found.pairs])
     for name in worlds:
         table.add_column(name, justify="right")
     for pair in found.pairs:
@@ -166,7 +177,7 @@ def _world_cell(pair: Pair, world: str) -> str:
 
 def _cost_table(groups: Sequence[Group]) -> Table:
     table = Table(title="What the rounds took, mean over seeds", title_justify="left", caption_justify="left")
-    table.add_column("method", overflow="fold")
+    _add_names(table, "method", [group.label for group in groups])
     for column in ("rounds", "tokens sampled", "tokens learned", "minutes", "MB of adapters"):
         table.add_column(column, justify="right")
     with_hints = any(run.costs[run.round].hint_tokens for group in groups for run in group.runs)
