@@ -124,6 +124,7 @@ def test_python_runs_or_at_least_what_it_imports_is_there(block: Block, beside: 
             assert (folder / f"{node.module}.py").exists() or importlib.util.find_spec(node.module.split(".")[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", sorted({block.page for block in fenced("bash") if "learn" in block.page}))
 def test_the_scripts_of_the_pages_to_learn_from_run(page: str, beside: Callable[[str], Path]) -> None:
     folder = beside(page)

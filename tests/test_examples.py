@@ -76,6 +76,7 @@ def test_the_curriculum_goes_where_success_is(capsys: pytest.CaptureFixture[str]
     assert max(rounds[0].values()) < 24 <= max(rounds[-1].values()), "three of four are of one category"
 
 
+@pytest.mark.slow
 def test_the_learner_prefers_what_took_fewer_turns(capsys: pytest.CaptureFixture[str]) -> None:
     import short_is_better
 

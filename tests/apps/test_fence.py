@@ -60,7 +60,7 @@ class Answering(BaseHTTPRequestHandler):
 @pytest.fixture
 def behind() -> Iterator[Behind]:
     server = Behind()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield server
     server.shutdown()
     server.server_close()

@@ -203,7 +203,7 @@ def test_a_site_is_protected_or_says_that_it_is_not(open_kit: Path, change: tupl
 
 def test_hub_and_site_must_agree_about_protection(kit: Path, open_kit: Path) -> None:
     plain = ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler)
-    threading.Thread(target=plain.serve_forever, daemon=True).start()
+    threading.Thread(target=plain.serve_forever, args=(0.02,), daemon=True).start()
     address = f"127.0.0.1:{plain.server_address[1]}"
     try:
         for file, sentence in ((kit / "site.yaml", "speaks no TLS"), (open_kit / "site.yaml", None)):
@@ -343,6 +343,7 @@ def test_a_worker_does_only_what_its_own_file_says(kit: Path) -> None:
     assert "use the same file" in said[0]
 
 
+@pytest.mark.slow
 def test_the_process_that_flower_starts_for_each_message_loads_next_to_nothing_of_fedse() -> None:
     program = """
 import fedse.apps.client_app, sys

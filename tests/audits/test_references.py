@@ -91,6 +91,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fedse.run(small(), tmp_path_factory.mktemp("references")).folder
 
 
+@pytest.mark.slow
 def test_what_a_reference_learned_from_is_left_out_and_another_model_is_refused(first: Path, tmp_path: Path) -> None:
     other = fedse.run(small(name="other", seed=1, rounds=1), tmp_path).folder
     with open_run(first) as opened:

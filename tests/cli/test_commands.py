@@ -208,6 +208,7 @@ def test_eval_measures_any_round_and_stores_the_result(finished: Path) -> None:
     assert "did you mean 'maze'?" in command("eval", finished, "--world", "mazes").stderr
 
 
+@pytest.mark.slow
 def test_show_prints_the_curve_and_a_readable_trajectory(finished: Path) -> None:
     done = command("show", finished, "--client", "east", "--outcome", "success", "--number", 2)
     assert done.returncode == 0, done.stderr

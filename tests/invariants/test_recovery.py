@@ -115,6 +115,7 @@ def test_three_kills_of_a_language_model_run_change_nothing(tiny_file: Path, tmp
         assert final_digest(runs / "tiny") == final_digest(tmp_path / "whole/tiny")
 
 
+@pytest.mark.slow
 def test_a_run_stopped_by_time_goes_on_to_the_same_result(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
@@ -133,6 +134,7 @@ def _one_more_round(experiment: Experiment, runs: Path) -> None:
     fedse.run(Experiment(**{**content, "rounds": min(done + 1, experiment.rounds)}), runs)
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_with_a_message_and_a_run_that_goes_on(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:

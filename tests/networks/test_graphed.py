@@ -93,6 +93,7 @@ def test_another_adapter_is_seen_without_building_anew(tiny: Any) -> None:
     assert played(graphed, tiny.initial_adapter(0), 2) == first
 
 
+@pytest.mark.slow
 def test_a_slot_grows_with_its_conversation(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedse.networks.decoding.paged_cache.PAGE", 64)
     adapter = stirred(tiny)

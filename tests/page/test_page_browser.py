@@ -54,7 +54,7 @@ def server(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     names = ("small", "hub", "other", "broken", "halfway")
     runs = {name: Shown.of(RunView.existing(folder / name), own_worlds=True) for name in names}
     with PageServer(Answers(runs), pause=0.05) as started:
-        threading.Thread(target=started.serve_forever, daemon=True).start()
+        threading.Thread(target=started.serve_forever, args=(0.02,), daemon=True).start()
         yield started
         started.shutdown()
 
@@ -285,7 +285,7 @@ def test_pictures_for_the_documents(browser: Chromium) -> None:
     shown = Shown.of(run)
     target = Path(__file__).parents[2] / "docs/pictures"
     with PageServer(Answers({shown.name: shown})) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         reached = shown.catalogue.page(
             {"outcome": "success", "purpose": "evaluate", "client": "maze", "sort": "steps down"}
         )

@@ -61,7 +61,7 @@ class StandIn:
         self.address = f"http://127.0.0.1:{self._http.server_address[1]}"
 
     def __enter__(self) -> StandIn:
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -50,6 +50,7 @@ def test_epsilon_of_unsampled_noise_is_the_exact_one(sigma: float, steps: int) -
     assert epsilon(sigma, 1.0, steps, DELTA) == pytest.approx(solved(delta), rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "rate"), [(1.0, 0.1)])
 def test_epsilon_of_one_sampled_step_is_that_of_its_two_densities(sigma: float, rate: float) -> None:
     normal = stats.norm.pdf

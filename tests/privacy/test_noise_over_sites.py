@@ -16,6 +16,7 @@ def written(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content))
 
 
+@pytest.mark.slow
 def test_sites_differ_in_their_part_and_runs_in_their_noise_alone(benchmarks: Callable[[str], ModuleType]) -> None:
     many = benchmarks("noise_over_sites")
     one, other = (many.together("same", noise, 10.0, 1, 2).model_dump() for noise in (0.5, 2.0))

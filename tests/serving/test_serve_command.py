@@ -96,6 +96,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fedse.run(made, tmp_path_factory.mktemp("table")).folder
 
 
+@pytest.mark.slow
 def test_the_command_answers_until_it_is_interrupted(table: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in table.rglob("*")}
     command = [

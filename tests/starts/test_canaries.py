@@ -38,6 +38,7 @@ def test_names_are_invented_the_grammar_stays_and_no_reply_can_be_copied() -> No
     assert len({one.trajectory.token_ids for one in made}) == 40
 
 
+@pytest.mark.slow
 def test_the_coin_is_fair_and_the_seed_decides() -> None:
     start = Canaries(3, 160)
     made = start.canaries("c", "textcraft", CRAFT, CHAT, 5)

@@ -48,6 +48,7 @@ def test_each_client_begins_with_its_own(table_experiment: Make, tmp_path: Path)
     assert begun(pooled, "pooled") == {"maze": 3, "maze#2": 9}
 
 
+@pytest.mark.slow
 def test_a_start_that_is_the_experiments_anyway_changes_nothing(table_experiment: Make, tmp_path: Path) -> None:
     plain = fedse.run(table_experiment(clients=clients(east=None, west=None)), tmp_path / "plain")
     own = {"name": "demonstrations", "tasks": 3}

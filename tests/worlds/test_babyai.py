@@ -343,6 +343,7 @@ def test_official_ids(tmp_path: Path) -> None:
         BabyAI(mode="original", ids=tmp_path / "absent.json")
 
 
+@pytest.mark.slow
 def test_the_official_file(outside_data: Path) -> None:
     world = BabyAI(mode="original", ids=outside_data / "official_ids" / "babyai.json")
     assert (len(world.tasks("train")), len(world.tasks("test"))) == (810, 90)

@@ -125,7 +125,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def maze() -> Iterator[WorldServer]:
     server = WorldServer("maze", Maze, "127.0.0.1", 0, 4)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     yield server
     server.shutdown()

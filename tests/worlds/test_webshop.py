@@ -381,6 +381,7 @@ def test_the_official_numbers(outside_data: Path) -> None:
     assert sum(on_first_page) / 200 == pytest.approx(0.885, abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_real_catalogue_in_clean_mode(outside_data: Path) -> None:
     world = WebShop(products=outside_data / "webshop" / "products_1k.json.gz", **BRIEF)
     assert [len(world.tasks(split)) for split in SPLITS] == [600, 210, 210]

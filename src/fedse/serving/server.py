@@ -23,6 +23,8 @@ _LARGEST = 8 << 20
 """Bytes of a request."""
 _IDLE = 120.0
 """Seconds after which a connection that says nothing is closed."""
+_LOOK = 0.05
+"""Seconds within which it notices that it is to close."""
 _MODELS, _CHAT = "/v1/models", "/v1/chat/completions"
 
 
@@ -49,7 +51,7 @@ class AgentServer:
         return frozenset(f"{name}:{self._server.server_port}" for name in (LOOPBACK, "localhost"))
 
     def listen(self) -> None:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(_LOOK,), daemon=True).start()
 
     def close(self) -> None:
         self._server.shutdown()

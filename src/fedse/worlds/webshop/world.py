@@ -159,7 +159,7 @@ class WebShop(World):
     @cached_property
     def _book(self) -> Book:
         if self._original:
-            return original_tasks(self._products, self._official)
+            return _original_book(self._products, tuple((split, tuple(ids)) for split, ids in self._official.items()))
         return _clean_book(self.options, self._products, self.shop, self._narrator)
 
     def tasks(self, split: Split) -> Sequence[Task]:
@@ -313,6 +313,11 @@ def _shop(
     noise: float,
 ) -> Shop:
     return Shop(sold(products, part, part_seed), fields, k1, b, noise)
+
+
+@lru_cache(maxsize=8)
+def _original_book(products: tuple[Product, ...], official: tuple[tuple[Split, tuple[str, ...]], ...]) -> Book:
+    return original_tasks(products, dict(official))
 
 
 @lru_cache(maxsize=32)
