@@ -50,6 +50,7 @@ AGGREGATORS: dict[str, Mapping[str, Any]] = {
     "median": {"name": "median"},
     "multi_krum": {"name": "multi_krum"},
     "fedavgm": {"name": "fedavgm", "nesterov": True, "learning_rate": 0.7},
+    "bounded_momentum": {"name": "bounded_momentum", "nesterov": True, "learning_rate": 0.7},
     "trimmed_mean": {"name": "trimmed_mean"},
 }
 GOVERNED = ", governed"

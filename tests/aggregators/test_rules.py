@@ -11,6 +11,7 @@ import pytest
 
 from fedse.adapters.packing import pack
 from fedse.aggregators import rule
+from fedse.aggregators.bounded_momentum import BoundedMomentum
 from fedse.aggregators.check import HeldUpdate, check_aggregator, some_adapter, some_state, some_updates
 from fedse.aggregators.fedadam import FedAdam
 from fedse.aggregators.fedavgm import FedAvgM
@@ -118,6 +119,36 @@ def test_a_bound_of_ones_own_shortens_everybody() -> None:
     np.testing.assert_allclose(result(NormBounded(bound=0.5), updates(vectors)), expected, atol=1e-6)
 
 
+def after_rounds(aggregator: Any, rounds: Sequence[Sequence[Vector]]) -> Vector:
+    """Where the adapter is when clients have sent these changes to what they were broadcast, round after round."""
+    state = STATE
+    for changes in rounds:
+        state, _ = aggregator.aggregate(state, updates([pack(state.adapter) + change for change in changes]))
+    return pack(state.adapter)
+
+
+@pytest.mark.parametrize("options", [{}, {"nesterov": True, "learning_rate": 0.7, "momentum": 0.5}])
+def test_bounded_momentum_is_momentum_on_shortened_changes(options: dict[str, Any]) -> None:
+    draw = np.random.default_rng(1)
+    rounds = [[spread * draw.standard_normal(len(BROADCAST)) for spread in (0.1, 0.2, 0.5)] for _ in range(3)]
+    shortened = [[change * min(1, 0.2 / np.linalg.norm(change)) for change in changes] for changes in rounds]
+    expected = after_rounds(FedAvgM(**options), shortened)
+    np.testing.assert_allclose(after_rounds(BoundedMomentum(**options, bound=0.2), rounds), expected, atol=1e-6)
+    unbounded = after_rounds(FedAvgM(**options), rounds)
+    assert np.abs(unbounded - expected).max() > 0.01
+    np.testing.assert_allclose(after_rounds(BoundedMomentum(**options, bound=1e3), rounds), unbounded, atol=1e-6)
+
+
+def test_one_client_cannot_take_bounded_momentum_along() -> None:
+    draw = np.random.default_rng(2)
+    honest = [[0.01 * draw.standard_normal(len(BROADCAST)) for _ in range(4)] for _ in range(4)]
+    attacked = [[*changes, np.full(len(BROADCAST), 1e3)] for changes in honest]
+    longest = max(np.linalg.norm(change) for changes in honest for change in changes)
+    # Whatever all five send, four rounds of momentum 0.9 go no further than four, three, two and one bounds.
+    assert np.linalg.norm(after_rounds(BoundedMomentum(), attacked) - BROADCAST) < 10 * longest
+    assert np.linalg.norm(after_rounds(FedAvgM(), attacked) - BROADCAST) > 1e3 * longest
+
+
 @pytest.mark.parametrize("clients", [1, 2, 4, 5, 11])
 def test_trimming_leaves_out_a_fifth_at_each_end(clients: int) -> None:
     vectors = np.stack(drawn(clients))
@@ -152,7 +183,7 @@ def test_pieces_give_what_the_whole_gives(kind: Any, monkeypatch: pytest.MonkeyP
     assert np.array_equal(result(kind(), sent), whole)
 
 
-@pytest.mark.parametrize("kind", [CoordinateMedian, TrimmedMean, MultiKrum, NormBounded, FedAdam])
+@pytest.mark.parametrize("kind", [CoordinateMedian, TrimmedMean, MultiKrum, NormBounded, BoundedMomentum, FedAdam])
 def test_memory_does_not_grow_with_the_number_of_clients(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule, "PIECE", 1 << 16)
     layout = (("table", (400_000,)),)

@@ -35,10 +35,10 @@ class FedAvgMOptions(PluginOptions):
 class FedAvgM(ServerOptimiser):
     """Momentum on the mean change of the adapters."""
 
-    Options = FedAvgMOptions
+    Options: type[FedAvgMOptions] = FedAvgMOptions
 
-    def __init__(self, **options: float | bool) -> None:
-        self.options = FedAvgMOptions.model_validate(options)
+    def __init__(self, **options: float | bool | None) -> None:
+        self.options = self.Options.model_validate(options)
         # Without memory the first plain step at rate 1 is the mean change itself.
         plain = self.options.learning_rate == 1 and not self.options.nesterov
         self.promises = frozenset({EQUAL_UPDATES, ONLY_THE_SUM} if plain else {ONLY_THE_SUM})

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from fedse.adapters.packing import pack
 from fedse.aggregators.rule import EQUAL_UPDATES, Result, Rule
 from fedse.plugins import PluginOptions
 from fedse.protocols import StoredUpdate
-from fedse.types import ServerState
+from fedse.types import ServerState, Vector
 
 
 class NormBoundedOptions(PluginOptions):
@@ -41,11 +42,21 @@ class NormBounded(Rule):
 
     def combine(self, state: ServerState, updates: Sequence[StoredUpdate]) -> Result:
         broadcast = pack(self.asked(state))
-        norms = np.array([np.linalg.norm(update.read().astype(np.float64) - broadcast) for update in updates])
-        bound = float(np.median(norms)) if self.bound is None else self.bound
-        factors = np.minimum(1.0, np.divide(bound, norms, out=np.ones_like(norms), where=norms > 0))
-        total = np.zeros(len(broadcast))
-        for factor, update in zip(factors, updates, strict=True):
-            total += factor * (update.read().astype(np.float64) - broadcast)
-        vector = (broadcast + total / len(updates)).astype(np.float32)
-        return self.following(state, vector), {"norm_bound": bound, "shortened": float((factors < 1).sum())}
+        change, numbers = bounded_mean_change(broadcast, updates, self.bound)
+        return self.following(state, (broadcast + change).astype(np.float32)), numbers
+
+
+def bounded_mean_change(
+    broadcast: Vector, updates: Sequence[StoredUpdate], bound: float | None
+) -> tuple[npt.NDArray[np.float64], dict[str, float]]:
+    """The mean of changes, none of them longer than the bound or the median of their norms, and what the report tells of it.
+
+    One update is in memory at a time.
+    """
+    norms = np.array([np.linalg.norm(update.read().astype(np.float64) - broadcast) for update in updates])
+    limit = float(np.median(norms)) if bound is None else bound
+    factors = np.minimum(1.0, np.divide(limit, norms, out=np.ones_like(norms), where=norms > 0))
+    total = np.zeros(len(broadcast))
+    for factor, update in zip(factors, updates, strict=True):
+        total += factor * (update.read().astype(np.float64) - broadcast)
+    return total / len(updates), {"norm_bound": limit, "shortened": float((factors < 1).sum())}

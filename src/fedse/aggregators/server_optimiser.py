@@ -1,4 +1,4 @@
-"""What FedAvgM, FedAdam and FedYogi share: the mean change is a gradient, and the server takes a step along it."""
+"""What server optimisers share: the mean change is a gradient, and the server takes a step along it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,21 @@ Change = npt.NDArray[np.float64]
 
 
 class ServerOptimiser(Mean):
-    """A variant overrides `step`. What it remembers is one vector for each name in the server's memory."""
+    """A variant overrides `step`, or `mean_change`. What it remembers is one vector for each name in the server's memory."""
 
     promises: frozenset[str] = frozenset()
 
     def combine(self, state: ServerState, updates: Sequence[StoredUpdate]) -> Result:
         broadcast = pack(self.asked(state))
-        change = weighted_mean(updates, self.weights(updates)) - broadcast
+        change, numbers = self.mean_change(broadcast, updates)
         step, memory = self.step(change, state.memory)
         vector = (broadcast + step).astype(np.float32)
-        return self.following(state, vector, {**state.memory, **memory}), {"step_norm": float(np.linalg.norm(step))}
+        told = {**numbers, "step_norm": float(np.linalg.norm(step))}
+        return self.following(state, vector, {**state.memory, **memory}), told
+
+    def mean_change(self, broadcast: Vector, updates: Sequence[StoredUpdate]) -> tuple[Change, dict[str, float]]:
+        """What is taken for the gradient, and what the report tells of it."""
+        return weighted_mean(updates, self.weights(updates)) - broadcast, {}
 
     @abstractmethod
     def step(self, change: Change, memory: Tensors) -> tuple[Change, dict[str, Vector]]:

@@ -121,6 +121,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "krum": "fedse.aggregators.krum:Krum",
         "multi_krum": "fedse.aggregators.multi_krum:MultiKrum",
         "norm_bounded": "fedse.aggregators.norm_bounded:NormBounded",
+        "bounded_momentum": "fedse.aggregators.bounded_momentum:BoundedMomentum",
         "dp_fedavg": "fedse.aggregators.dp_fedavg:DpFedAvg",
         "dp_sum": "fedse.aggregators.dp_sum:DpSum",
         "flexlora": "fedse.aggregators.flexlora:FlexLora",
