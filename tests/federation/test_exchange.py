@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +231,22 @@ def test_who_is_invited_depends_on_seed_and_round_only_and_everybody_has_a_turn(
     assert len({name for names in rounds for name in names}) > 990
 
 
+@pytest.mark.parametrize(("fraction", "count"), [(0.25, 1), (0.5, 2), (0.75, 3)])
+def test_in_turn_everybody_is_asked_as_often(clock: Clock, fraction: float, count: int) -> None:
+    asking = exchange(Timetable(clock, {}), fraction=fraction, draw="in_turn")
+    rounds = [asking.invited(number) for number in range(1, 9)]
+    assert {len(set(names)) for names in rounds} == {count}
+    assert Counter(name for names in rounds for name in names) == dict.fromkeys(NAMES, 2 * count)
+    assert rounds[:4] == rounds[4:]
+    # Two rounds after one another have nobody in common as long as that is possible.
+    assert all(len({*one, *two}) == min(4, 2 * count) for one, two in pairwise(rounds))
+    options, orders = ParticipationOptions(fraction=0.25, draw="in_turn"), set()
+    for seed in range(20):
+        one = Exchange(Timetable(clock, {}), options, seed, Notes())
+        orders.add(tuple(one.invited(number)[0] for number in (1, 2, 3, 4)))
+    assert len(orders) > 5
+
+
 def reports(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob("rounds/*/report.json"))]
 
@@ -239,6 +257,25 @@ def test_a_run_with_sampling_asks_half_of_the_clients_in_each_round(
     result = fedse.run(table_experiment(rounds=6, participation={"fraction": 0.5}), tmp_path)
     asked = [sorted(report["clients"]) for report in reports(result.folder)]
     assert {len(names) for names in asked} == {1} and {"east", "west"} == {name for names in asked for name in names}
+
+
+def test_an_adapter_is_handed_from_client_to_client(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    handed = {"fraction": 0.5, "draw": "in_turn"}
+    result = fedse.run(table_experiment(rounds=4, participation=handed), tmp_path)
+    asked = [sorted(report["clients"]) for report in reports(result.folder)]
+    assert asked in ([["east"], ["west"]] * 2, [["west"], ["east"]] * 2)
+    stopped = fedse.run(table_experiment(name="stopped", rounds=3, participation=handed), tmp_path)
+    fedse.run(table_experiment(name="stopped", rounds=4, participation=handed), tmp_path)
+    assert [report["adapter"] for report in reports(stopped.folder)] == [
+        report["adapter"] for report in reports(result.folder)
+    ]
+
+
+def test_a_turn_needs_somebody_who_waits(table_experiment: Callable[..., Experiment]) -> None:
+    with pytest.raises(BadInput, match=r"`participation\.fraction` is 1: set it to .*, 0\.5 for one client"):
+        fedse.run(table_experiment(participation={"draw": "in_turn"}))
 
 
 def test_the_local_engine_finishes_what_a_round_closed_without_and_its_update_is_late(

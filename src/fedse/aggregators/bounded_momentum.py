@@ -1,5 +1,5 @@
-"""Momentum on a mean of changes that are shortened to a common bound: `fedavgm` (Hsu, Qi and Brown, arXiv 1909.06335; DiLoCo,
-arXiv 2311.08105) behind the guard of `norm_bounded` (Sun and others, arXiv 1911.07963).
+"""Momentum on a mean of changes that are shortened to a common bound: `fedavgm` (Hsu, Qi and Brown, arXiv 1909.06335;
+DiLoCo, arXiv 2311.08105) behind the guard of `norm_bounded` (Sun and others, arXiv 1911.07963).
 
     change = mean_k change_k * min(1, c / || change_k ||)                        c = `bound`, or the median of the norms
     m      = momentum * m + change                  next = broadcast + learning_rate * m

@@ -13,10 +13,10 @@ from pydantic import Field
 from fedse.errors import OldRound, OtherTerms, SumRefused, TooFewClients
 from fedse.events import Waiting
 from fedse.federation.absence import LOOK, Absence
+from fedse.federation.turns import DRAWS, Draw
 from fedse.plugins import PluginOptions
 from fedse.privacy.secure_sum import SecureSumOptions
 from fedse.protocols import Engine, Tracker
-from fedse.seeds import generator
 from fedse.types import ClientFailure, ClientUpdate, RoundTask
 
 PATIENCE = 30.0
@@ -30,7 +30,10 @@ class ParticipationOptions(PluginOptions):
     operational: ClassVar[frozenset[str]] = frozenset({"min_clients", "deadline_minutes", "absent_minutes"})
 
     fraction: float = Field(default=1.0, gt=0, le=1)
-    """Fraction of the clients that are asked in a round, drawn anew every round."""
+    """Fraction of the clients that are asked in a round."""
+    draw: Draw = "at_random"
+    """Which clients these are: drawn anew every round, or `in_turn`, one after another in an order that is drawn once. With
+    one client in a round nothing is averaged: the adapter is handed from client to client."""
     min_clients: int = Field(default=1, ge=1)
     """No round is closed with fewer answers than this. It does not begin before so many clients are there, and nobody is
     given up for absence below it; at the deadline the run stops, and started again, it repeats the round."""
@@ -102,8 +105,7 @@ class Exchange:
         """The clients of a round, by name."""
         clients = [client for client in self.engine.clients if self._joins.get(client, 1) <= number]
         count = self.options.asked(len(clients))
-        order = generator(self.seed, number, "participation").permutation(len(clients))
-        return sorted(clients[index] for index in order[:count])
+        return sorted(DRAWS[self.options.draw](clients, count, number, self.seed))
 
     def ask(
         self, clients: Sequence[str], task: RoundTask, arrived: Callable[[ClientUpdate], ClientUpdate | None]

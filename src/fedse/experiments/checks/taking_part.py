@@ -33,6 +33,12 @@ def check_participation(experiment: ExperimentKeys) -> None:
             f"`participation.min_clients` is {taking_part.min_clients}, and {asked} clients are asked in a "
             "round: choose fewer"
         )
+    if taking_part.draw == "in_turn" and taking_part.fraction == 1:
+        raise ValueError(
+            "`participation.draw: in_turn` is about who is asked where not all clients are, and `participation.fraction` is "
+            f"1: set it to the part of the clients that one round asks, {1 / max(2, len(experiment.clients)):.3g} for one "
+            "client, or leave `draw` out"
+        )
     everybody = taking_part.fraction == taking_part.quorum == 1 and taking_part.deadline_minutes is None
     if experiment.learning and experiment.sharing == "none" and not everybody:
         raise ValueError(
