@@ -254,6 +254,27 @@ class LearnerWords(TableLearner):
         return lesson.start, {"loss": "low"}
 
 
+class TogetherOne(TableLearner):
+    at_once: Any = 4
+
+    def learn_together(self, lessons: Any) -> Any:
+        return [self.learn(lessons[0])]
+
+
+class TogetherTooMany(TogetherOne):
+    def learn_together(self, lessons: Any) -> Any:
+        return [self.learn(lesson) for lesson in [*lessons, lessons[0]]]
+
+
+class TogetherNone(TogetherOne):
+    def learn_together(self, lessons: Any) -> Any:
+        return None
+
+
+class TogetherWords(TogetherOne):
+    at_once = "4"
+
+
 class MixTensors(Broadcast):
     def compose(self, sent: Any, kept: Any) -> Any:
         return sent.adapter.tensors
@@ -422,6 +443,18 @@ _PAIR = "learner '{}': it has to return an adapter and its metrics, `(adapter, {
             "learner 'LearnerLists': 'table' has to be a NumPy array, not something of the type",
         ),
         ("learner", LearnerWords, "learner 'LearnerWords': 'loss' has to be a number, not something of the type str."),
+        (
+            "learner",
+            TogetherOne,
+            "'TogetherOne': `learn_together` was given 2 lessons and has to return a list with one",
+        ),
+        ("learner", TogetherTooMany, "one item for each, in their order, not 3 items."),
+        ("learner", TogetherNone, "one item for each, in their order, not None."),
+        (
+            "learner",
+            TogetherWords,
+            "'TogetherWords': `at_once` has to be a whole number of at least 1, not something of",
+        ),
         ("mix", MixTensors, "mix, `compose`: it has to give an `Adapter`, not something of the type"),
         ("mix", MixSmall, "mix, `compose`: it has to give all tensors of the broadcast adapter, in their shapes."),
         ("mix", MixList, "mix, `lessons`: it has to be a generator"),

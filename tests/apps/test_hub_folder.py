@@ -147,6 +147,8 @@ def test_an_insecure_hub_has_nothing_to_revoke_or_renew(open_kit: Path) -> None:
     [
         (["--site", "a/b"], "cannot be a name: use at most 100 letters"),
         (["--site", "east", "--address", "nowhere"], "give it as HOST:PORT"),
+        (["--site", "east", "--address", "hub..example.org:8443"], "give it as HOST:PORT"),
+        (["--site", "east", "--address", "127.0.0.1:99999"], "with a port from 1 to 65535"),
     ],
 )
 def test_bad_names_and_addresses_write_nothing(words: list[str], sentence: str, tmp_path: Path) -> None:

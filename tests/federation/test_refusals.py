@@ -164,6 +164,10 @@ def test_void_sums_name_who_was_missing_and_otherwise_why() -> None:
         "In 1 of 1 rounds (1) the secure sum was void, and the shared adapter stayed as it was "
         "(in round 1: nobody was asked to add to it)."
     ]
+    # What a site could not keep was its own: its part of the sum was there.
+    beyond = {**void("of the mean of its updates: too long", "abw"), "refused": {"w": NOT_KEPT}}
+    assert refusals({1: beyond})[0].endswith("(in round 1: of the mean of its updates: too long).")
+    assert not any("lacked" in told for told in refusals({1: beyond}))
     sites = [chr(ord("a") + number) for number in range(20)]
     many = refusals({1: void("some are missing", "".join(sites), **dict.fromkeys(sites, "Unreachable"))})
     assert many[1].endswith("e in 1 of them (Unreachable), 15 more.")

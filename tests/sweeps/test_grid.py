@@ -9,7 +9,7 @@ import pytest
 
 import fedse
 from fedse.errors import BadInput
-from fedse.sweeps.grid import Cell, cells, named, read_sweep
+from fedse.sweeps.grid import Cell, cells, read_sweep
 
 BASE = """
 name: base
@@ -122,11 +122,30 @@ def test_what_belongs_at_a_key_is_shown(tmp_path: Path, text: str, said: str) ->
 
 
 def test_a_part_of_the_grid_is_chosen_by_names(tmp_path: Path) -> None:
-    every = made(tmp_path, "name: grid\nexperiment: base.yaml\nmethods: [fed_se, fedit]\nseeds: [0, 1]")
-    assert [cell.name for cell in named(every, ["fedit-*"])] == ["fedit-s0", "fedit-s1"]
-    assert [cell.name for cell in named(every, ["fed_se-s1", "*-s0"])] == ["fed_se-s0", "fedit-s0", "fed_se-s1"]
-    assert named(every, []) == every
-    with pytest.raises(BadInput, match="--only fedse-s1: did you mean 'fed_se-s1'\\?"):
-        named(every, ["fedit-*", "fedse-s1"])
-    with pytest.raises(BadInput, match=r"--only fedit: did you mean 'fedit-\*'\? No run of the sweep"):
-        named(every, ["fedit"])
+    grid = "name: grid\nexperiment: base.yaml\nmethods: [fed_se, fedit]\nseeds: [0, 1]"
+    every = made(tmp_path, grid)
+
+    def chosen(*patterns: str) -> list[str]:
+        return [cell.name for cell in cells(*read_sweep(tmp_path / "sweep.yaml", ()), tmp_path / "runs", patterns)]
+
+    assert chosen("fedit-*") == ["fedit-s0", "fedit-s1"]
+    assert chosen("fed_se-s1", "*-s0") == ["fed_se-s0", "fedit-s0", "fed_se-s1"]
+    assert chosen() == [cell.name for cell in every]
+    for patterns, said in [
+        (("fedit-*", "fedse-s1"), r"--only fedse-s1: did you mean 'fed_se-s1'\?"),
+        (("fedit",), r"--only fedit: did you mean 'fedit\*'\? No run of the sweep"),
+        (("fedit-s0,fedit-s1",), r"--only fedit-s0,fedit-s1: Give the option once for each name\. No run"),
+    ]:
+        with pytest.raises(BadInput, match=said):
+            chosen(*patterns)
+
+
+def test_what_is_left_out_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    grid = "name: grid\nexperiment: base.yaml\nmethods: [fed_se, fedit]\nseeds: [0]"
+    other = made(tmp_path, grid, "exploration.tasks=3")[0]
+    fedse.run(other.experiment, other.folder.parent)
+    with pytest.raises(BadInput, match="cell fed_se-s0"):
+        made(tmp_path, grid)
+    assert [cell.name for cell in cells(*read_sweep(tmp_path / "sweep.yaml", ()), tmp_path / "runs", ["fedit-*"])] == [
+        "fedit-s0"
+    ]

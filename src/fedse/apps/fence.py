@@ -86,7 +86,7 @@ def warn_if_out_of_reach(hub: HubFolder, say: Say) -> None:
     host, port = hub.options.address.rsplit(":", 1)
     try:
         socket.create_connection((host, int(port)), timeout=REACHED).close()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # A name that cannot be one is found out here at the latest.
         own = (
             f"write `port: {port}` into hub.yaml"
             if hub.options.for_this_machine

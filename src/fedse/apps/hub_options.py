@@ -12,8 +12,9 @@ from fedse.plugins import PluginOptions
 
 
 def _host_and_port(text: str) -> str:
-    if not re.fullmatch(r"[^\s:]+:\d{1,5}", text):
-        raise ValueError("give it as HOST:PORT, such as hub.example.org:8443")
+    found = re.fullmatch(r"([^\s:]+):(\d{1,5})", text)
+    if not found or not all(0 < len(label) < 64 for label in found[1].split(".")) or not 1 <= int(found[2]) <= 65535:
+        raise ValueError("give it as HOST:PORT, such as hub.example.org:8443, with a port from 1 to 65535")
     return text
 
 
@@ -38,8 +39,8 @@ class HubOptions(PluginOptions):
 
     @property
     def for_this_machine(self) -> bool:
-        """Whether the sites are on the hub's machine too, because no other could use the address."""
-        return self.host == "localhost" or self.host.startswith("127.")
+        """Whether sites are on the hub's machine and find Flower's server itself at the address, given its port."""
+        return self.host in ("localhost", "127.0.0.1")
 
     @property
     def listens_at(self) -> tuple[str, int]:

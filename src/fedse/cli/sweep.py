@@ -39,13 +39,15 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be run and stop.")] = False,
 ) -> None:
     """Run a grid of experiments. Rerun the same command to resume: what is done is skipped."""
-    from fedse.sweeps.grid import cells, named, read_sweep
+    from fedse.sweeps.grid import cells, read_sweep
 
     grid, base, places = read_sweep(file, settings or [])
-    made = named(cells(grid, base, places, runs), only or [])
+    made = cells(grid, base, places, runs, only or [])
     console = make_console()
     if run_cells(console, made, processes, max_minutes, dry_run):
-        console.print(f"Compare them: fedse compare {runs / grid.name}/*", soft_wrap=True, markup=False)
+        # What was left out of the sweep may be there, begun and not finished.
+        done = " ".join(f"{runs / grid.name}/{pattern}" for pattern in only or ["*"])
+        console.print(f"Compare them: fedse compare {done}", soft_wrap=True, markup=False)
 
 
 def run_cells(

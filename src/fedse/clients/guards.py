@@ -12,6 +12,7 @@ import numpy as np
 from fedse.clients.site import Place, Site
 from fedse.errors import BadInput
 from fedse.plugins import described, list_of, numbers
+from fedse.protocols import LearnsTogether
 from fedse.types import Adapter, Episode, Learned, Outcome, Play, Purpose, RoundTask, Tensors, Trajectory, WorldScore
 from fedse.worlds.hints import LEVELS
 from fedse.worlds.training_part import part_of
@@ -177,6 +178,27 @@ def checked_learned(learner: object, learned: Any) -> Learned | None:
     if not isinstance(adapter, Adapter):
         raise BadInput(f"{expected}; in the place of the `Adapter` is {described(adapter)}.")
     return an_adapter(adapter, owner), numbers(metrics, owner)
+
+
+def checked_together(learner: object, learned: Any, lessons: int) -> list[Learned | None]:
+    """What a learner returned of several lessons, in their order."""
+    if not (isinstance(learned, tuple | list) and len(learned) == lessons):
+        given = f"{len(learned)} items" if isinstance(learned, tuple | list) else described(learned)
+        raise BadInput(
+            f"learner '{type(learner).__name__}': `learn_together` was given {lessons} lessons and has to return a list with "
+            f"one item for each, in their order, not {given}."
+        )
+    return [checked_learned(learner, item) for item in learned]
+
+
+def checked_at_once(learner: LearnsTogether) -> int:
+    """How many lessons a learner takes together."""
+    number = learner.at_once
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise BadInput(
+            f"learner '{type(learner).__name__}': `at_once` has to be a whole number of at least 1, not {described(number)}."
+        )
+    return number
 
 
 def an_adapter(found: Any, owner: str) -> Adapter:

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from fedse.clients.guards import checked_learned
+from fedse.clients.guards import checked_at_once, checked_learned, checked_together
 from fedse.clients.requests import Teach, Work
 from fedse.errors import FedseError, TooLate, WorldBroke
 from fedse.events import ClientLearning, EpisodeFinished, EpisodesPlanned, EpisodesPlayed, Warned
@@ -121,10 +121,8 @@ class LocalEngine:
             if isinstance(self.learner, FollowsRounds):
                 self.learner.enter(round)
             if len(lessons) > 1 and isinstance(self.learner, LearnsTogether):
-                learned = self.learner.learn_together(lessons)
-            else:
-                learned = [self.learner.learn(lesson) for lesson in lessons]
-        return [checked_learned(self.learner, item) for item in learned]
+                return checked_together(self.learner, self.learner.learn_together(lessons), len(lessons))
+            return [checked_learned(self.learner, self.learner.learn(lesson)) for lesson in lessons]
 
     def _work(self, tasks: dict[str, RoundTask], began: float) -> Iterator[ClientReply]:
         group = _Group()
@@ -255,8 +253,8 @@ class LocalEngine:
 
     def _in_lessons(self, names: Sequence[str], until: float | None) -> Iterator[Sequence[str]]:
         """In groups of even size. Where time may run out, who learned is not kept waiting for others."""
-        most = self.learner.at_once if until is None and isinstance(self.learner, LearnsTogether) else 1
-        number = -(-len(names) // max(1, most))
+        most = checked_at_once(self.learner) if until is None and isinstance(self.learner, LearnsTogether) else 1
+        number = -(-len(names) // most)
         for group in range(number):
             yield names[group * len(names) // number : (group + 1) * len(names) // number]
 

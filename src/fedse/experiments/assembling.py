@@ -166,7 +166,7 @@ def _why(error: BaseException) -> str:
     match error:
         case Stopped():
             return f"its time was over; {go_on}"
-        case KeyboardInterrupt():
+        case KeyboardInterrupt() | SystemExit():
             return f"it was interrupted; {go_on}"
         case _ if isinstance(error, _QUOTING_NOBODY):
             return str(error)

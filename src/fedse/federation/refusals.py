@@ -104,7 +104,9 @@ def _of_sums(reports: Mapping[int, Mapping[str, Any]]) -> Iterator[str]:
         told = report.get("diagnostics", {}).get("secure_sum", {})
         if why := told.get("void"):
             void.append(number)
-            gone = {**report.get("absent", {}), **report.get("refused", {})}
+            # What a client could not keep of its own lesson was its own: the part that it added is there.
+            refused = {client: why for client, why in report.get("refused", {}).items() if why != NOT_KEPT}
+            gone = {**report.get("absent", {}), **refused}
             if without := [client for client in told.get("participants", ()) if client in gone]:
                 for client in without:
                     missing.setdefault(client, []).append(gone[client])

@@ -105,8 +105,10 @@ def read_sweep(path: Path, settings: Sequence[str] = ()) -> tuple[Sweep, dict[st
     return sweep, base, base_places
 
 
-def cells(sweep: Sweep, base: Mapping[str, Any], places: Mapping[KeyPath, str], runs: Path) -> list[Cell]:
-    """All runs of the sweep, checked: nothing is begun unless everything could be."""
+def cells(
+    sweep: Sweep, base: Mapping[str, Any], places: Mapping[KeyPath, str], runs: Path, only: Sequence[str] = ()
+) -> list[Cell]:
+    """The runs of the sweep, or those whose names fit a pattern, checked: nothing is begun unless everything could be."""
     made: list[Cell] = []
     sizes = [len(sweep.seeds), len(sweep.methods), len(sweep.variants), *map(len, sweep.settings.values())]
     wanted = math.prod(max(1, size) for size in sizes)
@@ -123,20 +125,24 @@ def cells(sweep: Sweep, base: Mapping[str, Any], places: Mapping[KeyPath, str], 
             raise BadInput(f"cell {name}: {error}") from error
         if any(cell.name == name for cell in made):
             raise BadInput(f"two cells of the sweep would be called {name}: give the variants clearer names.")
-        folder = runs / sweep.name / name
-        if reason := conflict(folder, experiment):
-            raise BadInput(f"cell {name}: {reason}")
-        made.append(Cell(name, experiment, folder))
-    return made
+        made.append(Cell(name, experiment, runs / sweep.name / name))
+    chosen = _named(made, only)
+    for cell in chosen:
+        if reason := conflict(cell.folder, cell.experiment):
+            raise BadInput(f"cell {cell.name}: {reason}")
+    return chosen
 
 
-def named(made: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
-    """Those whose names fit one of the patterns; all where none is given."""
+def _named(made: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
     for pattern in patterns:
         if not any(fnmatchcase(cell.name, pattern) for cell in made):
             names = [cell.name for cell in made]
-            begin = any(name.startswith(f"{pattern}-") for name in names)
-            hint = f"did you mean '{short(pattern)}-*'? " if begin else nearest(pattern, names)
+            if "," in pattern:
+                hint = "Give the option once for each name. "
+            elif any(name.startswith(pattern) for name in names):
+                hint = f"did you mean '{short(pattern)}*'? "
+            else:
+                hint = nearest(pattern, names)
             raise BadInput(
                 f"--only {short(pattern)}: {hint}{'No' if hint else 'no'} run of the sweep is called so; `--dry-run` lists "
                 "the names."
