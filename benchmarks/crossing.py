@@ -48,9 +48,7 @@ def rows_of(number: int, found: Comparison, control: str) -> list[Row]:
     for group in found.groups:
         rule = name_of(group.runs[0].name)[0]
         if rule in groups or len({name_of(run.name)[0] for run in group.runs}) > 1:
-            raise SystemExit(
-                f"{number} demonstrations: runs of {rule} and others' differ in more or less than rule and seed."
-            )
+            raise SystemExit(f"{number} demonstrations: runs of {rule} differ in more or less than the seed.")
         groups[rule] = group
     for rule, group in groups.items():
         if sorted(group.seeds) != sorted(groups[control].seeds):

@@ -446,7 +446,7 @@ _PAIR = "learner '{}': it has to return an adapter and its metrics, `(adapter, {
         (
             "learner",
             TogetherOne,
-            "'TogetherOne': `learn_together` was given 2 lessons and has to return a list with one",
+            "'TogetherOne': `learn_together` was given 2 lessons and has to return a list with",
         ),
         ("learner", TogetherTooMany, "one item for each, in their order, not 3 items."),
         ("learner", TogetherNone, "one item for each, in their order, not None."),

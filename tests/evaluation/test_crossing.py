@@ -79,7 +79,7 @@ def test_runs_that_do_not_go_together_are_not_compared_as_if_they_did(
     other = ran("odd", 2, 1, exploration={"tasks": 3})
     for given, said in (
         (runs[1:4], r"2 demonstrations: mean has the seeds \[2\], alone has \[1, 2\]"),
-        ([*runs[2:4], other, ran("odd", 2, 2)], "2 demonstrations: runs of odd .* differ in"),
+        ([*runs[2:4], other, ran("odd", 2, 2)], "2 demonstrations: runs of odd differ in"),
     ):
         monkeypatch.setattr(sys, "argv", ["crossing.py", *map(str, given)])
         with pytest.raises(SystemExit, match=said):

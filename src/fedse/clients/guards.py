@@ -185,8 +185,8 @@ def checked_together(learner: object, learned: Any, lessons: int) -> list[Learne
     if not (isinstance(learned, tuple | list) and len(learned) == lessons):
         given = f"{len(learned)} items" if isinstance(learned, tuple | list) else described(learned)
         raise BadInput(
-            f"learner '{type(learner).__name__}': `learn_together` was given {lessons} lessons and has to return a list with "
-            f"one item for each, in their order, not {given}."
+            f"learner '{type(learner).__name__}': `learn_together` was given {lessons} lessons and has to return a list "
+            f"with one item for each, in their order, not {given}."
         )
     return [checked_learned(learner, item) for item in learned]
 
