@@ -4,8 +4,9 @@ python benchmarks/costs.py docs/results/sharing_five_worlds.json/{s5_local_s{1,2
 
 Means over the runs of an arm, which is what is left of a run's name without its seed. Learned tokens per point are those of
 all sites, over the points of macro success above `--floor`, which is what the untuned model solves. Minutes are those of the
-rounds, with the other runs that shared the card: they compare nothing across files. Megabytes are counted up and down, and
-nothing is counted for one site that has everybody's worlds, which has been sent trajectories instead.
+rounds, with the other runs that shared the card: they compare nothing across files. Megabytes are twice those that went up,
+which leaves out what a mix with a library downloads besides; nothing is counted for one site that has everybody's worlds,
+which has been sent trajectories instead.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -44,7 +45,10 @@ def played(recipe: Path, settings: list[str], bad: str, attack: str, runs: Path)
         reports = [run.run.report(number) for number in range(1, experiment.rounds + 1)]
         refused = [report["refused"][bad] for report in reports if report and bad in report["refused"]]
     assert result.test is not None
-    success = {row["client"]: round(100 * row["success"], 1) for row in result.test["worlds"]}
+    by_site: dict[str, list[float]] = defaultdict(list)
+    for row in result.test["worlds"]:
+        by_site[row["client"]].append(100 * row["success"])
+    success = {site: round(fmean(shares), 1) for site, shares in by_site.items()}
     return experiment.name, {
         "made": describe(components.model),
         "recipe": str(recipe),
