@@ -64,6 +64,7 @@ def test_the_page_about_the_first_world_has_the_notebooks_world() -> None:
     assert world.strip() == "".join(CELLS[0]["source"]).strip()
 
 
+@pytest.mark.slow
 def test_the_curriculum_goes_where_success_is(capsys: pytest.CaptureFixture[str]) -> None:
     import easy_first
 
@@ -99,6 +100,7 @@ def test_the_learner_prefers_what_took_fewer_turns(capsys: pytest.CaptureFixture
     assert all(line.endswith("% of 25 validation tasks") for line in shown) and "no result" in last
 
 
+@pytest.mark.slow
 def test_the_private_world_teaches_and_nothing_of_it_leaves(capsys: pytest.CaptureFixture[str]) -> None:
     import private_world
 

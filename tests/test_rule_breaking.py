@@ -26,6 +26,7 @@ def among_the_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(EXAMPLES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
 def test_they_keep_the_promises_of_a_world(name: str) -> None:
     module, _, kind = name.partition(":")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
+import pytest
+
 from fedse.types import RoundTask
 
 
+@pytest.mark.slow
 def test_spans_of_the_server_are_told_and_clients_are_not_counted(
     benchmarks: Callable[[str], ModuleType],
 ) -> None:

@@ -41,6 +41,7 @@ def rounds(folder: Path) -> dict[str, str]:
     return RunFolder.existing(folder).manifest()["rounds"]  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_a_run_begins_with_the_adapter_of_another(table_experiment: Make, earlier: Path, tmp_path: Path) -> None:
     result = fedse.run(table_experiment(start_adapter=str(earlier)), tmp_path)
     assert rounds(result.folder)["0"] == read_adapter(earlier).digest() != rounds(earlier.parents[2])["0"]
@@ -51,6 +52,7 @@ def test_a_run_begins_with_the_adapter_of_another(table_experiment: Make, earlie
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["local_se", "pretrained"])
 def test_sites_that_share_nothing_begin_with_it_too(
     table_experiment: Make, earlier: Path, tmp_path: Path, method: str
@@ -66,6 +68,7 @@ def test_sites_that_share_nothing_begin_with_it_too(
         assert own.digest() != theirs.digest()
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_to_the_same_bytes(table_experiment: Make, earlier: Path, tmp_path: Path) -> None:
     whole = fedse.run(table_experiment(start_adapter=earlier, rounds=3), tmp_path / "whole")
     fedse.run(table_experiment(start_adapter=earlier, rounds=1), tmp_path / "parts")

@@ -110,6 +110,7 @@ def test_what_a_reference_learned_from_is_left_out_and_another_model_is_refused(
     assert in_both and beside["members"] <= 25 - len(in_both)
 
 
+@pytest.mark.slow
 def test_projection_is_tried_on_updates_made_for_it_and_on_what_was_sent(
     first: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

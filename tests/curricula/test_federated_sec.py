@@ -72,6 +72,7 @@ def test_odd_numbers_of_others_do_no_harm() -> None:
     assert len(curriculum.chosen("maze", 2, MadeUp())) == 30
 
 
+@pytest.mark.slow
 def test_categories_of_the_packages_worlds_have_places_of_their_own() -> None:
     names = [
         (name, category)

@@ -53,6 +53,7 @@ def test_what_fell_since_the_best_round_before() -> None:
     assert [rounds[number].forgotten for number in (2, 3, 4, 5)] == pytest.approx([-0.7, 0.4, 0.2, -0.05])
 
 
+@pytest.mark.slow
 def test_every_second_adapter_is_measured_and_shown(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:
@@ -146,6 +147,7 @@ def test_the_picture_has_every_number_of_the_table() -> None:
     assert low == -high, "nothing forgotten is in the middle of the colours"
 
 
+@pytest.mark.slow
 def test_show_draws_it_and_says_where_there_is_nothing_to_draw(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_kind_that_was_not_measured_is_refused() -> None:
         generations({"r": {0: {EASY: 0.1, HARD: 0.2}, 1: {EASY: 0.3}}})
 
 
+@pytest.mark.slow
 def test_a_run_has_as_many_generations_as_adapters(table_experiment: Callable[..., Experiment], tmp_path: Path) -> None:
     run = fedse.run(table_experiment(evaluation={"tasks": 12, "test_tasks": 0}), tmp_path).folder
     view = RunView.existing(run)

@@ -118,6 +118,7 @@ def test_a_gain_is_of_the_worlds_that_were_measured_both_times() -> None:
     assert gain([], [score("maze", 4)]) is None
 
 
+@pytest.mark.slow
 def test_an_honest_run_is_the_same_with_it_and_trust_is_remembered(
     table_experiment: Callable[..., Experiment], tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_before_its_round_a_site_does_nothing_and_changes_nothing(make: Make, tm
     assert {item.round for item in journal.read("0003")} == {3}
 
 
+@pytest.mark.slow
 def test_on_its_first_day_the_adapter_is_measured_before_it_learns(make: Make, tmp_path: Path) -> None:
     result = fedse.run(make(evaluation={"tasks": 5, "tasks_per_round": 0, "test_tasks": 5}), tmp_path)
     assert not rows(report(result.folder, 3)["evaluation"], "east"), "the others are between two rounds"

@@ -79,6 +79,7 @@ def test_a_planted_collapse_is_taken_back_within_one_round(
     assert digests(tmp_path / "resumed") == made
 
 
+@pytest.mark.slow
 def test_a_run_that_does_well_is_the_same_with_and_without_the_gate(
     five_rounds: Callable[..., Experiment], tmp_path: Path
 ) -> None:

@@ -173,6 +173,7 @@ def test_void_sums_name_who_was_missing_and_otherwise_why() -> None:
     assert many[1].endswith("e in 1 of them (Unreachable), 15 more.")
 
 
+@pytest.mark.slow
 def test_a_site_of_which_nothing_was_used_is_told_wherever_somebody_looks(
     table_experiment: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

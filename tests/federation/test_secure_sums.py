@@ -330,6 +330,7 @@ def test_what_does_not_go_with_a_secure_sum_is_refused_when_it_is_read(
         three(**changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fewest", "warnings"), [(2, 1), (3, 0)])
 def test_a_run_warns_once_that_in_a_sum_of_two_each_site_has_the_others_update(
     fewest: int, warnings: int, three: Callable[..., Experiment], tmp_path: Path
@@ -350,6 +351,7 @@ class Reading(Mean):
         return super().aggregate(state, updates)
 
 
+@pytest.mark.slow
 def test_what_the_hub_reads_of_a_sum_is_what_it_broadcasts(three: Callable[..., Experiment], tmp_path: Path) -> None:
     """So the audit's seat of another site is that of the hub as well."""
     Reading.read = []

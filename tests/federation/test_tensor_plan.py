@@ -67,6 +67,7 @@ def test_with_rolora_one_factor_changes_in_each_round_and_it_alone_travels(
         assert sizes == {after.tensors[moved.pop()].nbytes}
 
 
+@pytest.mark.slow
 def test_a_stopped_rolora_run_goes_on_with_the_factor_whose_turn_it_is(
     factored: Callable[..., Experiment], tmp_path: Path
 ) -> None:
@@ -122,6 +123,7 @@ def test_with_fedsa_lora_every_client_keeps_its_own_b(factored: Callable[..., Ex
     assert result.validation["macro"] > report(result.folder, 1)["evaluation"]["macro"] + 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", [{"aggregator": "fedsa_lora"}, {"mix": {"name": "personal", "rank": 2}}])
 def test_private_tensors_survive_an_interruption_in_the_middle_of_a_round(
     factored: Callable[..., Experiment], tmp_path: Path, setting: dict[str, Any]

@@ -77,6 +77,7 @@ EXPERT = {
 }
 
 
+@pytest.mark.slow
 def test_the_server_gets_the_conversation_as_messages_and_its_words_are_recorded() -> None:
     with LocalServer(expert) as server:
         playing = policy(server, slots=3, reply_tokens=50)
@@ -181,6 +182,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "sentence"), FAULTS, ids=[sentence[:24] for _, sentence in FAULTS])
 def test_what_does_not_get_better_is_said_in_one_sentence(fault: Said, sentence: str) -> None:
     options = {"retries": 1, "timeout": 0.3}
@@ -346,6 +348,7 @@ def test_another_refused_request_stops_the_run() -> None:
     assert len(server.requests) == 2, "asking again would not help"
 
 
+@pytest.mark.slow
 def test_requests_a_minute_are_limited_and_repeated_ones_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limit, "WINDOW", 0.6)
     with LocalServer(lambda number, body: refusal(500) if number == 2 else Said()) as server:

@@ -72,6 +72,7 @@ class Graphed(TransformerPolicy):
         return GraphedDecoder(self.model, self.slots, plain_kernels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "sampling"), [(TransformerPolicy, GREEDY), (TransformerPolicy, DRAWN), (Graphed, GREEDY)]
 )

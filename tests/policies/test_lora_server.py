@@ -56,6 +56,7 @@ def replies(policy, model: Tiny, temperature: float = 0.0) -> dict[int, tuple[tu
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("server", "route"), SERVERS)
 def test_replies_are_those_of_the_model_here(server: str, route: str, model: Tiny, tmp_path: Path) -> None:
     here = TransformerPolicy(model, slots=3, reply_tokens=12)

@@ -74,6 +74,7 @@ def test_little_noise_is_told_to_protect_nobody_and_quickly() -> None:
     assert np.isfinite(found).all() and found[0] > 1e6 > found[1] > found[2] > epsilon(0.8, 0.1, 60, DELTA)
 
 
+@pytest.mark.slow
 def test_enough_noise_keeps_within_the_budget_and_is_not_twice_too_much() -> None:
     found = enough_noise(0.2, 50, DELTA, 4.0)
     assert epsilon(found, 0.2, 50, DELTA) <= 4.0 < epsilon(found * 0.8, 0.2, 50, DELTA)
@@ -223,6 +224,7 @@ def test_a_run_tells_epsilon_and_resumes_to_the_same_bits(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

@@ -102,6 +102,7 @@ def replies(item: Trajectory) -> list[tuple[int, ...]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REACHES)
 def test_what_was_relabelled_is_what_a_player_records_when_the_same_is_said_in_the_made_task(name: str) -> None:
     here = site(name)

@@ -153,6 +153,7 @@ class Signed(Maze):
         return f"process {os.getpid()}\n{super().begin(task)}"
 
 
+@pytest.mark.slow
 def test_a_task_is_played_again_in_the_process_that_knows_it() -> None:
     tasks = Signed().tasks("train")[:24]
     player = Player(ScriptedPolicy(CHAT, wander, slots=5), CHAT, 100_000, processes=2)

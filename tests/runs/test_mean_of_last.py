@@ -47,6 +47,7 @@ def test_the_mean_is_over_the_last_rounds_with_the_beginning(factored: Make, tmp
     assert mean_of_last(run, 0, 2).digest() == of_round(run.path, 0).digest()
 
 
+@pytest.mark.slow
 def test_the_mean_is_what_is_played_and_exported_in_the_end(factored: Make, tmp_path: Path) -> None:
     plain = fedse.run(factored(aggregator="fedexp"), tmp_path / "plain")
     asked = fedse.run(factored(aggregator="fedexp", evaluation=TWO), tmp_path / "asked")

@@ -51,6 +51,7 @@ def test_the_coin_is_fair_and_the_seed_decides() -> None:
     assert {item.category for item in begun[len(shown) :]} == {CATEGORY}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [WebShop(**SHORT), Wordle()], ids=["webshop", "wordle"])
 def test_other_worlds_have_names_too(world: Any) -> None:
     made = Canaries(3, 20).canaries("c", world.name, world, CHAT, 0)

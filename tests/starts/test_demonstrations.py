@@ -80,6 +80,7 @@ class Deadly(Maze):
         return super().begin(task)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("world", "again"),
     [(Fragile, []), (Homebound, ["odd"]), (Deadly, ["odd", "maze"]), (lambda: Maze(), ["odd", "maze"])],

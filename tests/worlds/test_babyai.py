@@ -153,6 +153,7 @@ def test_the_levels_that_tell_an_order() -> None:
     assert telling == ORDERED_LEVELS
 
 
+@pytest.mark.slow
 def test_brief_episodes_are_short() -> None:
     world = BabyAI(rules="brief", observation_length="brief")
     lengths = []

@@ -62,6 +62,7 @@ def world() -> Any:
     made.close()
 
 
+@pytest.mark.slow
 def test_rules_list_what_the_server_offers_and_what_the_class_adds(world: McpTools) -> None:
     assert world.rules.startswith(
         "Give alice and bob the same number of coins.\nTools:\nbalance(who: string)\n    Tell"
