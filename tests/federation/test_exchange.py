@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -273,9 +274,15 @@ def test_an_adapter_is_handed_from_client_to_client(
     ]
 
 
-def test_a_turn_needs_somebody_who_waits(table_experiment: Callable[..., Experiment]) -> None:
-    with pytest.raises(BadInput, match=r"`participation\.fraction` is 1: set it to .*, 0\.5 for one client"):
-        fedse.run(table_experiment(participation={"draw": "in_turn"}))
+@pytest.mark.parametrize("clients", [2, 3, 6, 7, 11])
+def test_a_turn_needs_somebody_who_waits_and_the_advice_asks_one(
+    table_experiment: Callable[..., Experiment], clients: int
+) -> None:
+    given = {f"c{number}": {"worlds": [SHORT_MAZE]} for number in range(clients)}
+    with pytest.raises(BadInput, match=r"`participation\.fraction` is 1: set it to") as refused:
+        fedse.run(table_experiment(clients=given, participation={"draw": "in_turn"}))
+    advised = re.search(r"([\d.]+) for one client", str(refused.value))
+    assert advised and ParticipationOptions(fraction=float(advised[1])).asked(clients) == 1
 
 
 def test_the_local_engine_finishes_what_a_round_closed_without_and_its_update_is_late(

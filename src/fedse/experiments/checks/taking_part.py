@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fedse.experiments.keys import POOLED, ExperimentKeys
 
 
@@ -34,10 +36,11 @@ def check_participation(experiment: ExperimentKeys) -> None:
             "round: choose fewer"
         )
     if taking_part.draw == "in_turn" and taking_part.fraction == 1:
+        # Rounded down: a little more than one client's part would ask two.
+        one = math.floor(1e6 / max(2, len(experiment.clients))) / 1e6
         raise ValueError(
             "`participation.draw: in_turn` is about who is asked where not all clients are, and `participation.fraction` is "
-            f"1: set it to the part of the clients that one round asks, {1 / max(2, len(experiment.clients)):.3g} for one "
-            "client, or leave `draw` out"
+            f"1: set it to the part of the clients that one round asks, {one:g} for one client, or leave `draw` out"
         )
     everybody = taking_part.fraction == taking_part.quorum == 1 and taking_part.deadline_minutes is None
     if experiment.learning and experiment.sharing == "none" and not everybody:
