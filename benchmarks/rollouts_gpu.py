@@ -193,20 +193,20 @@ def bandwidth() -> float:
 def decoding(model: Any, slots: int, context: int, reply: int, speed: float) -> dict[str, Any]:
     """Tokens per second while every slot draws, from `context` - `reply` / 2 to `context` + `reply` / 2 tokens."""
     decoder = GraphedDecoder(model, slots)
-    decoder._stops = frozenset()
+    decoder._ends = []
     decoder._end_ids.fill_(-7)  # No reply ends early.
     random = torch.Generator().manual_seed(0)
     ids = torch.randint(10, 1000, (slots, context - reply // 2), generator=random).tolist()
     due = [Due(slot, 0, ids[slot], Sampling(slot, 1.0), 0, reply) for slot in range(slots)]
     decoder.begin(due[:1])
-    while decoder._left:
+    while decoder.under_way:
         decoder.advance()
     torch.cuda.synchronize()
     begun = time.perf_counter()
     decoder.begin(due)
     torch.cuda.synchronize()
     encoded = time.perf_counter()
-    while decoder._left:
+    while decoder.under_way:
         decoder.advance()
     torch.cuda.synchronize()
     seconds = time.perf_counter() - encoded
@@ -230,7 +230,7 @@ def decoding(model: Any, slots: int, context: int, reply: int, speed: float) -> 
 def outgrowing(model: Any, slots: int, short: int, long: int) -> dict[str, Any]:
     """GiB while every slot has a conversation of `short` tokens and the first goes on to `long` ones."""
     decoder = GraphedDecoder(model, slots)
-    decoder._stops = frozenset()
+    decoder._ends = []
     decoder._end_ids.fill_(-7)
     reply = 32
     ids = torch.randint(10, 1000, (long,), generator=torch.Generator().manual_seed(0)).tolist()
@@ -239,7 +239,7 @@ def outgrowing(model: Any, slots: int, short: int, long: int) -> dict[str, Any]:
         [Due(0, short - 1, ids[:reply], Sampling(0, 1.0), reply, reply)],
     ):
         decoder.begin(due)
-        while decoder._left:
+        while decoder.under_way:
             decoder.advance()
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
@@ -247,7 +247,7 @@ def outgrowing(model: Any, slots: int, short: int, long: int) -> dict[str, Any]:
     begun = time.perf_counter()
     start = short + 2 * reply - 2
     decoder.begin([Due(0, start, ids[: long - start - reply], Sampling(0, 1.0), 2 * reply, reply)])
-    while decoder._left:
+    while decoder.under_way:
         decoder.advance()
     torch.cuda.synchronize()
     return {

@@ -5,22 +5,25 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
+from fedse.networks.decoding.device_random import uniform_of
 from fedse.networks.decoding.paged_cache import PagedCache
+from fedse.networks.decoding.product import Product
+from fedse.networks.decoding.slot_state import SlotState
 
 
-def add_norm(hidden: torch.Tensor, added: torch.Tensor | None, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
-    if added is not None:
-        hidden += added
+def add_norm(hidden: torch.Tensor, product: Product | None, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
+    if product is not None:
+        hidden += product.whole()
     return functional.rms_norm(hidden, weight.shape, weight, epsilon)
 
 
-def silu_times(gate_up: torch.Tensor) -> torch.Tensor:
-    gate, up = gate_up.chunk(2, dim=-1)
+def silu_times(gate_up: Product) -> torch.Tensor:
+    gate, up = gate_up.whole().chunk(2, dim=-1)
     return functional.silu(gate) * up
 
 
 def turn_and_store(
-    mixed: torch.Tensor,
+    mixed: Product,
     turns: tuple[torch.Tensor, torch.Tensor],
     positions: torch.Tensor,
     slots: torch.Tensor,
@@ -30,7 +33,7 @@ def turn_and_store(
     heads: int,
 ) -> torch.Tensor:
     *_, length, key_heads, size = cache.base.shape
-    apart = mixed.reshape(len(positions), heads + 2 * key_heads, size)
+    apart = mixed.whole().reshape(len(positions), heads + 2 * key_heads, size)
     queries, new_keys, new_values = apart.split([heads, key_heads, key_heads], dim=1)
     if norms is not None:
         query_weight, key_weight, epsilon = norms
@@ -40,7 +43,9 @@ def turn_and_store(
 
     def turned(heads_: torch.Tensor) -> torch.Tensor:
         first, second = heads_.float().chunk(2, dim=-1)
-        return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1).to(mixed.dtype)
+        return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1).to(
+            mixed.outputs.dtype
+        )
 
     rows = slots.repeat_interleave(len(positions) // len(slots))
     new = torch.stack((turned(new_keys), new_values), dim=1)
@@ -84,7 +89,32 @@ def attend(
     return out.view(total, heads, size)
 
 
-def draw(logits: torch.Tensor, draws: torch.Tensor, temperatures: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def hand_out(
+    state: SlotState,
+    rows: torch.Tensor,
+    ends: torch.Tensor,
+    cursor: torch.Tensor,
+    history: torch.Tensor,
+    log_probs: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    line, live, token, starts = int(cursor), state.live[rows], state.token[rows], state.position[rows]
+    history[line, rows] = torch.where(live, token, -1)
+    log_probs[line, rows] = state.log_prob[rows]
+    state.left[rows] -= live.long()
+    going = live & (state.left[rows] > 0) & ~torch.isin(token, ends)
+    state.live[rows] = going
+    state.position[rows] += going
+    return token, torch.where(going, rows, len(state.token) - 1), starts, going
+
+
+def draw(logits: torch.Tensor, state: SlotState, targets: torch.Tensor) -> None:
+    tokens, log_probs = drawn(logits, uniform_of(state.key[targets], state.drawn[targets]), state.temperature[targets])
+    state.token[targets], state.log_prob[targets] = tokens, log_probs
+    state.drawn[targets] += 1
+
+
+def drawn(logits: torch.Tensor, draws: torch.Tensor, temperatures: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The token that each number falls on, or the likeliest at temperature 0, and its log-probability."""
     warm = temperatures > 0
     scaled = logits.double() / torch.where(warm, temperatures, 1.0)[:, None]
     ladder = torch.softmax(scaled, dim=-1).cumsum(dim=-1)

@@ -40,8 +40,7 @@ class OneByOne(Graphed):
 @pytest.fixture(autouse=True)
 def small_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes as large as a GPU likes them take a CPU long."""
-    monkeypatch.setattr("fedse.networks.decoding.graphed.FEW", 2)
-    monkeypatch.setattr("fedse.networks.decoding.graphed.MANY", 4)
+    monkeypatch.setattr("fedse.networks.decoding.graphed.PASSES", (2, 4, 8))
 
 
 def stirred(model: Any, name: str) -> Adapter:
@@ -150,8 +149,12 @@ def test_sites_that_learn_alone_play_in_one_batch_and_reach_the_same(tiny_file: 
         events = [json.loads(line) for line in (result.folder / "events.jsonl").read_text().splitlines()]
         batches[policy] = [event["episodes"] for event in events if event["event"] == "episodes_played"]
         journals = sorted(result.folder.glob("clients/*/episodes/*.jsonl"))
-        found[policy] = {f"{path.parts[-3]}/{path.name}": path.read_text() for path in journals}
-    assert found[Graphed] == found[OneByOne] and len(found[Graphed]) > 4
+        found[policy] = [json.loads(line) for path in journals for line in path.read_text().splitlines()]
+    # Steps with another number of rows may round the last bits of a probability otherwise.
+    apart = [[episode.pop("log_probs", []) for episode in found[policy]] for policy in (Graphed, OneByOne)]
+    assert found[Graphed] == found[OneByOne] and len(found[Graphed]) > 4 and any(apart[0])
+    for one, other in zip(*apart, strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
     assert sum(batches[Graphed]) == sum(batches[OneByOne]) and len(batches[Graphed]) < len(batches[OneByOne])
 
 

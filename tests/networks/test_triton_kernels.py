@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import plain_kernels
 import pytest
@@ -14,7 +15,11 @@ if DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("Triton needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
 
 from fedse.networks.decoding import paged_cache, triton_kernels  # noqa: E402
+from fedse.networks.decoding.device_random import signed  # noqa: E402
 from fedse.networks.decoding.paged_cache import PagedCache  # noqa: E402
+from fedse.networks.decoding.product import LowRank, Product  # noqa: E402
+from fedse.networks.decoding.slot_state import SlotState  # noqa: E402
+from fedse.seeds import stream  # noqa: E402
 
 DTYPES = [torch.float32, torch.bfloat16] if DEVICE == "cuda" else [torch.float32]
 CLOSE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
@@ -24,37 +29,114 @@ def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).to(DEVICE, dtype)
 
 
+ADAPTERS = ["none", "one", "several"]
+"""How many there are to choose from."""
+
+
+def product(outputs: torch.Tensor, widths: Sequence[int], ranks: tuple[int, ...], adapters: str) -> Product:
+    """With factors that lie as `GraphedNetwork` has them: each layer's ranks reach its own outputs, and inner values stand
+    behind all outputs. Where there are several adapters, one that nobody has diverged."""
+    if adapters == "none":
+        return Product(outputs, None)
+    rows, width = outputs.shape
+    blocks = 3 if adapters == "several" else 1
+    block = sum(ranks)
+    inner = numbers(rows, blocks * block, dtype=outputs.dtype)
+    up = torch.zeros(blocks * block, width, dtype=outputs.dtype, device=DEVICE)
+    for adapter in range(blocks):
+        rank, output = adapter * block, 0
+        for count, wide in zip(ranks, widths, strict=True):
+            up[rank : rank + count, output : output + wide] = numbers(count, wide, dtype=outputs.dtype) / 4
+            rank, output = rank + count, output + wide
+    own = torch.arange(rows, device=DEVICE) % 2 * 2 if adapters == "several" else None
+    if own is not None:
+        inner[:, block : 2 * block] = torch.nan
+        up[block : 2 * block] = 0.0
+    both = torch.cat([outputs, inner], dim=1)
+    return Product(both[:, :width], LowRank(both[:, width:], up, ranks, own))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("added", [True, False])
-def test_add_norm(dtype: torch.dtype, added: bool) -> None:
+@pytest.mark.parametrize("adapters", ["", *ADAPTERS])
+def test_add_norm(dtype: torch.dtype, adapters: str) -> None:
     hidden, more, weight = numbers(5, 72, dtype=dtype), numbers(5, 72, dtype=dtype) * 2, numbers(72, dtype=dtype)
+    added = product(more, [72], (11,), adapters) if adapters else None
     mine, theirs = hidden.clone(), hidden.clone()
-    result = triton_kernels.add_norm(mine, more if added else None, weight, 1e-5)
-    expected = plain_kernels.add_norm(theirs, more if added else None, weight, 1e-5)
+    result = triton_kernels.add_norm(mine, added, weight, 1e-5)
+    expected = plain_kernels.add_norm(theirs, added, weight, 1e-5)
     torch.testing.assert_close(result, expected, atol=CLOSE[dtype], rtol=CLOSE[dtype])
-    torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(mine, theirs, atol=CLOSE[dtype], rtol=CLOSE[dtype])
+    assert torch.equal(mine, hidden) is not bool(adapters)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_silu_times(dtype: torch.dtype) -> None:
-    both = numbers(3, 2 * 1100, dtype=dtype)
-    for part in (both, numbers(3, 4 * 1100, dtype=dtype)[:, : 2 * 1100]):
+@pytest.mark.parametrize("adapters", ADAPTERS)
+def test_silu_times(dtype: torch.dtype, adapters: str) -> None:
+    both = numbers(4, 2 * 1100, dtype=dtype)
+    for part in (both, numbers(4, 4 * 1100, dtype=dtype)[:, : 2 * 1100]):
+        given = product(part, [1100, 1100], (8, 3), adapters)
         torch.testing.assert_close(
-            triton_kernels.silu_times(part), plain_kernels.silu_times(part), atol=CLOSE[dtype], rtol=CLOSE[dtype]
+            triton_kernels.silu_times(given), plain_kernels.silu_times(given), atol=CLOSE[dtype], rtol=CLOSE[dtype]
         )
+
+
+def state(slots: int) -> SlotState:
+    """Replies at different places, some of them over, some at their last token."""
+    made = SlotState.of(slots, torch.device(DEVICE))
+    place = torch.arange(slots + 1, device=DEVICE)
+    made.token += place % 5
+    made.log_prob -= place
+    made.position += 10 + place
+    made.left += place % 3
+    made.live |= made.left > 0
+    made.live[slots] = False
+    made.key += torch.tensor([signed(stream("key", number)) for number in range(slots + 1)], device=DEVICE)
+    made.drawn += place % 7
+    made.temperature += torch.tensor([0.0, 1.0, 0.3, 2.0], device=DEVICE)[place % 4]
+    return made
+
+
+def assert_equal_states(mine: SlotState, theirs: SlotState) -> None:
+    """Of all slots but the spare one, which keeps whatever was written last."""
+    expected = theirs.copy()
+    for name, held in mine.copy().items():
+        torch.testing.assert_close(held[:-1], expected[name][:-1], atol=1e-5, rtol=1e-5)
+
+
+def test_hand_out() -> None:
+    slots = 300
+    rows = torch.tensor([*range(1, 299), *[slots] * 22], device=DEVICE)
+    ends, cursor = torch.tensor([3, 4], device=DEVICE), torch.tensor([2], device=DEVICE)
+    found = []
+    for kernels in (triton_kernels, plain_kernels):
+        held = state(slots)
+        history = torch.full((4, slots + 1), -1, device=DEVICE)
+        told = torch.zeros(4, slots + 1, device=DEVICE)
+        encoded = kernels.hand_out(held, rows, ends, cursor, history, told)
+        found.append((held, history, told, *encoded))
+    (mine, *others), (theirs, *expected) = found
+    assert_equal_states(mine, theirs)
+    assert all(torch.equal(one, other) for one, other in zip(others, expected, strict=True))
+    going = expected[-1]
+    assert 0 < going.sum() < (expected[0] >= 0).sum() < len(rows), "some go on, some end, some had ended"
+    assert (expected[3][~going] == slots).all()
 
 
 @pytest.mark.parametrize("words", [300, 5000])
 def test_draw(words: int) -> None:
-    logits = numbers(64, words) * 3
-    draws = torch.rand(64, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(DEVICE)
-    temperatures = torch.tensor([0.0, 1.0, 0.3, 2.0] * 16, dtype=torch.float64, device=DEVICE)
-    mine, log_probs = triton_kernels.draw(logits, draws, temperatures)
-    tokens, expected = plain_kernels.draw(logits, draws, temperatures)
-    assert mine.tolist() == tokens.tolist()
-    assert len(set(mine.tolist())) > 20
-    torch.testing.assert_close(log_probs, expected, atol=1e-5, rtol=1e-5)
-    assert log_probs[temperatures > 0].min() < -3 and not log_probs[temperatures == 0].any()
+    slots = 70
+    logits = numbers(66, words) * 3
+    targets = torch.tensor([*range(64), slots, slots], device=DEVICE)
+    mine, theirs = state(slots), state(slots)
+    triton_kernels.draw(logits, mine, targets)
+    plain_kernels.draw(logits, theirs, targets)
+    assert_equal_states(mine, theirs)
+    warm = mine.temperature[:64] > 0
+    assert len(set(mine.token[:64].tolist())) > 20
+    assert mine.log_prob[:64][warm].min() < -3 and not mine.log_prob[:64][~warm].any()
+    before = state(slots)
+    assert torch.equal(mine.drawn[:64], before.drawn[:64] + 1), "a stream goes on with its next number"
+    assert torch.equal(mine.token[64:slots], before.token[64:slots]), "nobody else's token changes"
 
 
 def paged(monkeypatch: pytest.MonkeyPatch, key_heads: int, size: int, dtype: torch.dtype) -> PagedCache:
@@ -69,13 +151,15 @@ def paged(monkeypatch: pytest.MonkeyPatch, key_heads: int, size: int, dtype: tor
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("adapters", ADAPTERS)
 @pytest.mark.parametrize("normed", [True, False])
 @pytest.mark.parametrize(("tokens", "pieces"), [(1, 4), (32, 3)])
 def test_turn_store_and_attend(
-    dtype: torch.dtype, normed: bool, tokens: int, pieces: int, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype, adapters: str, normed: bool, tokens: int, pieces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heads, key_heads, size, capacity, layer = 6, 2, 32, 192, 1
-    mixed = numbers(pieces * tokens, (heads + 2 * key_heads) * size, dtype=dtype)
+    widths = [heads * size, key_heads * size, key_heads * size]
+    mixed = product(numbers(pieces * tokens, sum(widths), dtype=dtype), widths, (8, 3, 5), adapters)
     angles = torch.arange(capacity, device=DEVICE)[:, None] * torch.logspace(0, -3, size // 2, device=DEVICE)
     turns = (angles.cos(), angles.sin())
     slots = torch.tensor([3, 0, 4, 1][:pieces], device=DEVICE)

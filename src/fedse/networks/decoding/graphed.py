@@ -2,13 +2,13 @@
 
 The state of every slot (next token, position, how long its reply may still become, its stream of random numbers) lies on
 the device. The host launches a few steps ahead, reads which tokens came out, and lets the worlds take their turns while the
-next steps run. Conversations that nobody waits for cost a row in the matrix products and no memory traffic.
+next steps run. There are graphs for several numbers of rows, so that a step computes few more than there are replies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -16,39 +16,22 @@ import numpy as np
 import torch
 
 from fedse.networks.decoding.decoder import Drawn, Due
-from fedse.networks.decoding.device_random import signed, uniform_of
+from fedse.networks.decoding.device_random import signed
 from fedse.networks.decoding.graphed_network import GraphedNetwork
 from fedse.networks.decoding.paged_cache import PagedCache
+from fedse.networks.decoding.slot_state import SlotState
 from fedse.stopwatch import during
 
-PIECE = 32
+PIECE = 16
 """Tokens of a piece: new text is encoded in pieces of this length, the last one filled up."""
-FEW, MANY = 16, 128
+PASSES = (32, 64, 96, 128, 192, 256)
 """Pieces in a pass: fixed shapes, because a graph has one."""
+PARTS = 8
+"""Steps are recorded for so many even parts of the slots, and for half of the smallest."""
 AHEAD = 4
 """Steps that are launched before the host looks at the tokens."""
 _MOST_SHARE = 0.45
 """A network may fill this share of the card: its matrices are there a second time, joined."""
-
-
-@dataclass
-class _State:
-    """One number for each slot, and one more for rows that fill up a pass."""
-
-    token: torch.Tensor
-    """The token drawn last, which is not encoded yet."""
-    log_prob: torch.Tensor
-    """Of that token, as `Drawn` has it."""
-    position: torch.Tensor
-    """Where it goes."""
-    left: torch.Tensor
-    """Tokens that the reply may still get, this one included."""
-    live: torch.Tensor
-    key: torch.Tensor
-    drawn: torch.Tensor
-    temperature: torch.Tensor
-    adapter: torch.Tensor
-    """Number of the one that the conversation is held with."""
 
 
 @dataclass
@@ -67,6 +50,10 @@ class _Pass:
     run: Callable[[], None]
 
 
+_Piece = tuple[int, int, Sequence[int]]
+"""A slot, where in its conversation the piece begins, and its tokens."""
+
+
 class GraphedDecoder:
     """All slots in one batch, on one GPU."""
 
@@ -81,20 +68,25 @@ class GraphedDecoder:
         self._device = self._network.device
         self._slots = slots
         self._end_ids = torch.tensor(sorted(model.chat.end_ids), device=self._device)
-        self._stops = model.chat.end_ids
-        self._history = torch.full((AHEAD, slots), -1, device=self._device)
+        self._ends = sorted(model.chat.end_ids)
+        self._history = torch.full((AHEAD, slots + 1), -1, device=self._device)
         self._read = self._history.cpu().pin_memory() if self._on_gpu else self._history
-        self._log_probs = torch.zeros(AHEAD, slots, dtype=torch.float32, device=self._device)
+        self._log_probs = torch.zeros(AHEAD, slots + 1, dtype=torch.float32, device=self._device)
         self._read_log_probs = self._log_probs.cpu().pin_memory() if self._on_gpu else self._log_probs
         self._cursor = torch.zeros(1, dtype=torch.long, device=self._device)
-        self._rows = torch.arange(slots, device=self._device)
+        self._state = SlotState.of(slots, self._device)
+        self._sizes = sorted({-(-slots * part // (2 * PARTS)) for part in (1, *range(2, 2 * PARTS + 1, 2))})
+        self._rows = {size: torch.full((size,), slots, device=self._device) for size in self._sizes}
+        """The slots whose replies a step goes on with, by the number of its rows; the spare one where there are fewer."""
         network, longest = self._network, model.context + PIECE
         self._cache = PagedCache(
             slots, longest, len(network.layers), network.key_heads, network.head_size, network.dtype, network.device
         )
         self._turns = network.turns(longest)
         self._passes: dict[int, _Pass] = {}
-        self._step: Callable[[], None] | None = None
+        # Graphs run one after another and keep nothing for each other, so that they can share their memory.
+        self._pool = torch.cuda.graph_pool_handle() if self._on_gpu else None
+        self._steps: dict[int, Callable[[], None]] = {}
         self._forget()
 
     @property
@@ -122,24 +114,18 @@ class GraphedDecoder:
         )
 
     def _forget(self) -> None:
-        count, device = self._slots + 1, self._device
-        # Recorded graphs hold these tensors: they are filled, never replaced.
-        if not hasattr(self, "_state"):
-            whole = {item.name: torch.zeros(count, dtype=torch.long, device=device) for item in fields(_State)}
-            self._state = _State(
-                **{
-                    **whole,
-                    "live": torch.zeros(count, dtype=torch.bool, device=device),
-                    "temperature": torch.zeros(count, dtype=torch.float64, device=device),
-                    "log_prob": torch.zeros(count, dtype=torch.float32, device=device),
-                }
-            )
         self._state.live.zero_()
         self._state.adapter.zero_()
         self._cache.release_all()
-        self._left: dict[int, int] = {}
-        """Replies under way, with the tokens that each may still get."""
+        self._left = np.zeros(self._slots + 1, dtype=np.int64)
+        """Tokens that each slot's reply may still get; 0 where none is under way."""
         self._launched = False
+
+    @property
+    def under_way(self) -> list[int]:
+        """Slots whose replies are not complete."""
+        found: list[int] = self._left.nonzero()[0].tolist()
+        return found
 
     def load(self) -> None:
         self.hold(0, of=1)
@@ -148,7 +134,7 @@ class GraphedDecoder:
         # One, or as many as there can be: how a product is rounded must not depend on what was played before.
         blocks = 1 if of == 1 else self.most_adapters
         if self._network.outgrown() or self._network.adapters != blocks:
-            self._passes, self._step = {}, None
+            self._passes, self._steps = {}, {}
             del self._network  # Its matrices leave the memory before others come.
             self._network = GraphedNetwork(self._model.network, self._kernels, blocks)
         self._network.load(adapter)
@@ -169,10 +155,8 @@ class GraphedDecoder:
     def encode(self, slot: int, ids: Sequence[int]) -> torch.Tensor:
         self._cache.reserve({slot: _filled_up(ids)})
         pieces = _pieces(slot, 0, ids)
-        spare = self._slots
-        for at in range(0, len(pieces), FEW):
-            chosen = pieces[at : at + FEW]
-            recorded = self._run_pass(FEW, chosen, [spare] * len(chosen))
+        for chosen in _in_passes(pieces):
+            recorded = self._run_pass(chosen, [self._slots] * len(chosen))
         return recorded.logits[len(chosen) - 1]
 
     def begin(self, due: Sequence[Due]) -> None:
@@ -185,11 +169,10 @@ class GraphedDecoder:
             own = _pieces(item.slot, item.start, item.ids)
             pieces += own
             targets += [self._slots] * (len(own) - 1) + [item.slot]
-        while pieces:
-            size = FEW if len(pieces) <= 2 * FEW else MANY
-            self._run_pass(size, pieces[:size], targets[:size])
-            del pieces[:size], targets[:size]
-        self._left.update((item.slot, item.most) for item in due)
+            self._left[item.slot] = item.most
+        for chosen in _in_passes(pieces):
+            self._run_pass(chosen, targets[: len(chosen)])
+            del targets[: len(chosen)]
 
     def advance(self) -> Mapping[int, Drawn]:
         if not self._launched:
@@ -197,37 +180,36 @@ class GraphedDecoder:
         if self._on_gpu:
             self._done.synchronize()
         with during("transfer"):
-            columns, log_probs = self._read.T.tolist(), self._read_log_probs.T.tolist()
+            # The next steps write into the same memory.
+            tokens, log_probs = self._read.numpy().copy(), self._read_log_probs.numpy().copy()
         self._launched = False
-        if any(self._goes_on(slot, _drawn(columns[slot])) for slot in self._left):
+        # A reply's tokens stand in the first lines: one that has ended gets no more.
+        counts = np.where(self._left > 0, (tokens >= 0).sum(axis=0), 0)
+        last = tokens[np.maximum(counts, 1) - 1, np.arange(len(counts))]
+        self._left -= counts
+        self._left[(counts > 0) & np.isin(last, self._ends)] = 0
+        if self._left.any():
             # What runs from here on runs while the tokens are read and the worlds answer.
             self._launch()
-        # A reply's tokens stand in the first rows: one that has ended gets no more.
-        came = {
-            slot: Drawn(tokens, log_probs[slot][: len(tokens)])
-            for slot in self._left
-            if (tokens := _drawn(columns[slot]))
+        columns, chances = tokens.T.tolist(), log_probs.T.tolist()
+        return {
+            slot: Drawn(columns[slot][:count], chances[slot][:count])
+            for slot, count in enumerate(counts.tolist())
+            if count
         }
-        for slot, drawn in came.items():
-            if self._goes_on(slot, drawn.tokens):
-                self._left[slot] -= len(drawn.tokens)
-            else:
-                del self._left[slot]
-        return came
-
-    def _goes_on(self, slot: int, tokens: Sequence[int]) -> bool:
-        """Whether a reply is not complete with these tokens."""
-        return not tokens or (tokens[-1] not in self._stops and self._left[slot] > len(tokens))
 
     def _launch(self) -> None:
         """Queue some steps and the copy of their tokens."""
+        slots = self._left.nonzero()[0]
+        size = next(size for size in self._sizes if size >= len(slots))
+        step = self._step(size)
+        rows = np.full(size, self._slots)
+        rows[: len(slots)] = slots
+        self._rows[size].copy_(torch.from_numpy(rows), non_blocking=True)
         self._cursor.zero_()
         self._history.fill_(-1)
-        if self._step is None:
-            with during("recording", whole=True):
-                self._step = self._recorded(self._decode_one)
         for _ in range(AHEAD):
-            self._step()
+            step()
         if self._on_gpu:
             self._read.copy_(self._history, non_blocking=True)
             self._read_log_probs.copy_(self._log_probs, non_blocking=True)
@@ -235,42 +217,30 @@ class GraphedDecoder:
             self._done.record()
         self._launched = True
 
-    def _decode_one(self) -> None:
-        """Every live reply: hand out the token drawn last; unless the reply ends with it, encode it and draw the next."""
-        state, slots = self._state, self._slots
-        token, position, live, left = (held[:slots] for held in (state.token, state.position, state.live, state.left))
-        self._history.index_copy_(0, self._cursor, torch.where(live, token, -1)[None])
-        self._log_probs.index_copy_(0, self._cursor, state.log_prob[None, :slots])
+    def _step(self, size: int) -> Callable[[], None]:
+        if size not in self._steps:
+            with during("recording", whole=True):
+                self._steps[size] = self._recorded(lambda: self._decode_one(self._rows[size]))
+        return self._steps[size]
+
+    def _decode_one(self, rows: torch.Tensor) -> None:
+        """The replies in these slots: hand out the token drawn last; unless the reply ends with it, encode it and draw the
+        next."""
+        state = self._state
+        handed = self._kernels.hand_out(state, rows, self._end_ids, self._cursor, self._history, self._log_probs)
+        token, slots, position, live = handed
         self._cursor += 1
-        left -= live.long()
-        live &= (left > 0) & ~torch.isin(token, self._end_ids)
-        rows = torch.where(live, self._rows, slots)
-        own = self._network.own(state.adapter[:slots])
-        hidden = self._network(token[:, None], rows, position, live, self._cache, self._turns, own)[:, 0]
-        drawn, log_probs = self._draw(self._network.logits(hidden, own), self._rows)
-        token.copy_(torch.where(live, drawn, token))
-        state.log_prob[:slots] = log_probs
-        position += live
-        state.drawn[:slots] += live
+        own = state.adapter[slots]
+        hidden = self._network(token[:, None], slots, position, live, self._cache, self._turns, own)[:, 0]
+        self._kernels.draw(self._network.logits(hidden, own), state, slots)
 
     def _encode_pieces(self, given: _Pass) -> None:
-        state = self._state
-        own = self._network.own(state.adapter[given.slots])
+        own = self._state.adapter[given.slots]
         hidden = self._network(given.ids, given.slots, given.starts, given.live, self._cache, self._turns, own)
         rows = torch.arange(len(given.last), device=self._device)
         logits = self._network.logits(hidden[rows, given.last], own)
         given.logits.copy_(logits)
-        drawn, log_probs = self._draw(logits, given.target)
-        state.token.index_copy_(0, given.target, drawn)
-        state.log_prob.index_copy_(0, given.target, log_probs)
-        state.drawn.index_add_(0, given.target, torch.ones_like(given.target))
-
-    def _draw(self, logits: torch.Tensor, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """As `StepwiseDecoder.draw`: the likeliest token, or by the next number of the slot's stream."""
-        state = self._state
-        draws = uniform_of(state.key[slots], state.drawn[slots])
-        drawn: tuple[torch.Tensor, torch.Tensor] = self._kernels.draw(logits, draws, state.temperature[slots])
-        return drawn
+        self._kernels.draw(logits, self._state, given.target)
 
     def _set_state(self, due: Sequence[Due]) -> None:
         new = {
@@ -286,7 +256,8 @@ class GraphedDecoder:
         self._state.temperature.index_copy_(0, slots, temperatures.to(self._device, non_blocking=True))
         self._state.live.index_fill_(0, slots, True)
 
-    def _run_pass(self, size: int, pieces: Sequence[tuple[int, int, Sequence[int]]], targets: Sequence[int]) -> _Pass:
+    def _run_pass(self, pieces: Sequence[_Piece], targets: Sequence[int]) -> _Pass:
+        size = _pass_for(len(pieces))
         recorded = self._pass(size)
         spare = self._slots
         empty = size - len(pieces)
@@ -327,8 +298,7 @@ class GraphedDecoder:
         """The same work as one CUDA graph. Recording and the run before it leave the state as it was."""
         if not self._on_gpu:
             return work
-        kept = {item.name: getattr(self._state, item.name).clone() for item in fields(_State)}
-        cursor, history = self._cursor.clone(), self._history.clone()
+        kept, cursor, history = self._state.copy(), self._cursor.clone(), self._history.clone()
         graph = torch.cuda.CUDAGraph()
         # Kernels are compiled and libraries set up by a first run, which a recording could not hold.
         self._state.live.zero_()
@@ -337,10 +307,9 @@ class GraphedDecoder:
         with torch.cuda.stream(side):
             work()
         torch.cuda.current_stream().wait_stream(side)
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=self._pool):
             work()
-        for name, held in kept.items():
-            getattr(self._state, name).copy_(held)
+        self._state.restore(kept)
         self._cursor.copy_(cursor)
         self._history.copy_(history)
         return graph.replay
@@ -353,14 +322,19 @@ class GraphedDecoder:
             return torch.from_numpy(numbers).view(len(rows), -1).to(self._device, non_blocking=True)
 
 
-def _pieces(slot: int, start: int, ids: Sequence[int]) -> list[tuple[int, int, Sequence[int]]]:
+def _pieces(slot: int, start: int, ids: Sequence[int]) -> list[_Piece]:
     return [(slot, start + at, ids[at : at + PIECE]) for at in range(0, len(ids), PIECE)]
+
+
+def _in_passes(pieces: Sequence[_Piece]) -> Iterator[Sequence[_Piece]]:
+    return (pieces[at : at + PASSES[-1]] for at in range(0, len(pieces), PASSES[-1]))
+
+
+def _pass_for(pieces: int) -> int:
+    """The smallest that has room for so many."""
+    return next(size for size in PASSES if size >= pieces)
 
 
 def _filled_up(ids: Sequence[int]) -> int:
     """Tokens of a text's pieces: what fills up the last one is written as well."""
     return -(-len(ids) // PIECE) * PIECE
-
-
-def _drawn(column: Sequence[int]) -> list[int]:
-    return [token for token in column if token >= 0]

@@ -3,8 +3,8 @@
 An adapter is not merged: where the base is in bfloat16, adding a small update to a weight rounds it away. Its two factors
 lie in tensors that stay where they are, so that a recorded graph sees the next adapter without being recorded again.
 
-There may be several at a time, one block of ranks after another: all inner values are computed, and each row keeps those of
-its own adapter. A rank is narrow, so that this costs little.
+There may be several at a time, one block of ranks after another: all inner values are computed, and of each row those of its
+own adapter are used. A rank is narrow, so that this costs little.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import torch
 from torch.nn import functional
 
 from fedse.networks.decoding.paged_cache import PagedCache
+from fedse.networks.decoding.product import LowRank, Product
 from fedse.networks.llama import Linears, Llama, is_plain_llama
 
 _ROTATIONS = ("default", "linear", "llama3")
+_FEW_RANKS = 32
+"""Of an adapter on a layer: so many are added where the layer's product is read, more by a product of their own."""
 
 
 class _Adapted:
@@ -61,19 +64,18 @@ class _Adapted:
                 rank += len(down)
             output += len(linear.weight)
 
-    def __call__(self, inputs: torch.Tensor, own: torch.Tensor | None) -> torch.Tensor:
-        """`own`: rows x adapters, true for the adapter of a row; None: there is one for all."""
+    def __call__(self, inputs: torch.Tensor, adapters: torch.Tensor | None) -> Product:
+        """`adapters`: whose each row is; None: there is one for all."""
         outputs = functional.linear(inputs, self._weight, self._bias)
         if self._up is None:
-            return outputs
-        inner = outputs[:, self._outputs :]
-        if own is not None:
-            inner = torch.where(own[:, :, None], inner.reshape(len(inner), -1, self._block), 0.0).flatten(1)
-        return outputs[:, : self._outputs].addmm_(inner, self._up)
+            return Product(outputs, None)
+        added = LowRank(outputs[:, self._outputs :], self._up, tuple(self._ranks), adapters)
+        product = Product(outputs[:, : self._outputs], added)
+        return product if max(self._ranks) <= _FEW_RANKS else Product(product.whole(), None)
 
 
 def _ranks(linears: Linears) -> list[int]:
-    return [len(pair.down) for linear in linears for pair in linear.pairs]
+    return [sum(len(pair.down) for pair in linear.pairs) for linear in linears]
 
 
 class GraphedNetwork:
@@ -112,12 +114,6 @@ class GraphedNetwork:
         for matrix in self._matrices():
             matrix.load(adapter)
 
-    def own(self, adapters: torch.Tensor) -> torch.Tensor | None:
-        """Of rows with the adapters of these numbers, which one is whose; None where there is one for all."""
-        if self.adapters == 1:
-            return None
-        return adapters[:, None] == torch.arange(self.adapters, device=adapters.device)
-
     def turns(self, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosine and sine by which half a head is turned, for every position."""
         probe = torch.zeros(1, 1, self.head_size, dtype=torch.float32, device=self.device)
@@ -133,12 +129,12 @@ class GraphedNetwork:
         live: torch.Tensor,
         cache: PagedCache,
         turns: tuple[torch.Tensor, torch.Tensor],
-        own: torch.Tensor | None,
+        adapters: torch.Tensor,
     ) -> torch.Tensor:
-        """Last hidden states, pieces x tokens x width; keys and values go to the pieces' slots from `starts` on. `own` says
-        which adapter is whose, piece by piece."""
+        """Last hidden states, pieces x tokens x width; keys and values go to the pieces' slots from `starts` on. Each piece
+        has the adapter of this number."""
         pieces, tokens = ids.shape
-        own = None if own is None else own.repeat_interleave(tokens, dim=0, output_size=pieces * tokens)
+        own = self._own(adapters.repeat_interleave(tokens, output_size=pieces * tokens) if tokens > 1 else adapters)
         kernels, llama, epsilon = self._kernels, self._llama, self._llama.epsilon
         positions = (starts[:, None] + torch.arange(tokens, device=ids.device)).flatten()
         hidden = functional.embedding(ids.flatten(), llama.embedding)
@@ -156,5 +152,8 @@ class GraphedNetwork:
         states: torch.Tensor = last.view(pieces, tokens, -1)
         return states
 
-    def logits(self, hidden: torch.Tensor, own: torch.Tensor | None) -> torch.Tensor:
-        return self._head(hidden, own)
+    def logits(self, hidden: torch.Tensor, adapters: torch.Tensor) -> torch.Tensor:
+        return self._head(hidden, self._own(adapters)).whole()
+
+    def _own(self, adapters: torch.Tensor) -> torch.Tensor | None:
+        return None if self.adapters == 1 else adapters
