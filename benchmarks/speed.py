@@ -71,9 +71,15 @@ def gpu(static: bool) -> list[Part]:
         ),
         Part(
             "profile",
-            profile("recipes/smollm2.yaml", "3", "--overlap", "--set", f"engine.processes={PROCESSES}"),
+            profile("recipes/smollm2.yaml", "20", "--overlap", "--set", f"engine.processes={PROCESSES}"),
             [("The paper's protocol", rounds)],
             "--output",
+        ),
+        Part(
+            "side_by_side",
+            ("side_by_side.py", "recipes/smollm2.yaml", "--runs", "4", "--set", f"engine.processes={PROCESSES // 4}"),
+            [("Four runs on one card", beside)],
+            "--out",
         ),
         Part(
             "sizes", ("sizes.py", "--shapes", LARGE, "--limit", "150"), [("Seven billion parameters", sized)], "--out"
@@ -224,6 +230,15 @@ def rounds(found: Any) -> Rows:
             *(round(spans.get(name, 0.0), 2) for name in ("recording", "world", "text", "disk")),
             counts.get("episodes", 0),
         )
+    played = [one for one in found["stretches"] if one["name"].startswith("round ")]
+    yield f"{len(played)} rounds", round(sum(one["seconds"] for one in played), 1), *[""] * 7
+
+
+def beside(found: Any) -> Rows:
+    yield "", "rounds", "seconds of its rounds", "first round (s)"
+    for name, seconds in found["seconds_of_rounds"].items():
+        yield name, len(seconds), round(sum(seconds), 1), seconds[0]
+    yield f"all at once, {found['gib_taken']} GiB taken", "", found["seconds"], ""
 
 
 def played_on_cpu(found: Any) -> Rows:

@@ -195,3 +195,27 @@ def test_where_pages_lie_changes_no_bit(dtype: torch.dtype, monkeypatch: pytest.
         seen.append(triton_kernels.attend(queries, cache, 2, start, own, live, size**-0.5))
     assert all(torch.equal(seen[0], other) for other in seen[1:])
     assert cache.table[0, :3].diff().tolist() != cache.table[2, :3].diff().tolist(), "their pages must lie differently"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("parts", [2, 8])
+def test_keys_may_be_looked_at_in_parts(dtype: torch.dtype, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of conversations shorter than a part, of several parts, and with a last part that has nothing; one is not live."""
+    heads, key_heads, size = 6, 2, 32
+    told, queries = numbers(3, 2, 192, key_heads, size, dtype=dtype), numbers(5, heads, size, dtype=dtype)
+    starts = torch.tensor([0, 63, 64, 130, 191], device=DEVICE)
+    live = torch.tensor([True, True, True, False, True], device=DEVICE)
+    slots = torch.arange(5, device=DEVICE)
+    cache = paged(monkeypatch, key_heads, size, dtype)
+    for slot, start in enumerate(starts.tolist()):
+        cache.copy_in(slot, told[:, :, : start + 1].split(64, dim=2))
+    seen = []
+    for most in (1, parts):
+        monkeypatch.setattr(triton_kernels, "MOST_PARTS", most)
+        seen.append(triton_kernels.attend(queries, cache, 2, starts, slots, live, size**-0.5)[live])
+    assert seen[1].isfinite().all(), "something was read that nobody wrote"
+    torch.testing.assert_close(*seen, atol=CLOSE[dtype], rtol=CLOSE[dtype])
+
+
+def test_few_conversations_are_looked_at_in_many_parts() -> None:
+    assert [triton_kernels._parts(programs) for programs in (1, 96, 192, 384, 1536)] == [8, 8, 4, 2, 1]

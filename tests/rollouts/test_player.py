@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fedse.errors import SwapFailed
 from fedse.models.chat import ByteChat
 from fedse.policies.scripted import ScriptedPolicy
 from fedse.rollouts.player import Player
@@ -124,6 +125,43 @@ def test_worlds_in_worker_processes_give_the_same_trajectories() -> None:
     for other in (there, again):
         assert [replace(item, detail="") for item in other] == [replace(item, detail="") for item in here]
     assert "ZeroDivisionError" in there[-1].detail
+
+
+class Noting(Maze):
+    """Notes when its episodes begin."""
+
+    def begin(self, task: str) -> str:
+        BEGUN.append(task)
+        return super().begin(task)
+
+
+BEGUN: list[str] = []
+
+
+def make_noting() -> Noting:
+    return Noting(mode="original")
+
+
+def test_an_adapter_is_loaded_once_while_worlds_begin() -> None:
+    BEGUN.clear()
+    loaded: list[list[str]] = []
+    wanted = [episode(task.id, number, make_noting) for number, task in enumerate(make_maze().tasks("train")[:3])]
+    player = Player(ScriptedPolicy(CHAT, wander, slots=2), CHAT, 100_000)
+    player.play(wanted, "digest", load=lambda: loaded.append(list(BEGUN)))
+    assert loaded == [BEGUN[:2]] and len(BEGUN) == 3
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_an_adapter_that_cannot_be_loaded_leaves_no_answers_behind(processes: int) -> None:
+    def refuse() -> None:
+        raise SwapFailed("it does not fit")
+
+    first, second = (episode(task.id) for task in make_maze().tasks("train")[:2])
+    player = Player(ScriptedPolicy(CHAT, wander, slots=2), CHAT, 100_000, processes=processes)
+    with pytest.raises(SwapFailed):
+        player.play([first], "digest", load=refuse)
+    assert player.play([second], "digest") == play(wander, [second])
+    player._worlds.close()
 
 
 class Talkative(Maze):

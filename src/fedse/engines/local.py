@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from typing import ClassVar
 
@@ -94,14 +95,11 @@ class LocalEngine:
         if not episodes:
             return []
         before = replace(self.policy.usage)
-        if len(adapters) > 1 and isinstance(self.policy, AnswersWithSeveral):
-            with during("adapter"):
-                self.policy.load_all(adapters)
-            played = self.player.play_with(episodes, until)
+        if len(adapters) > 1:
+            played = self.player.play_with(episodes, until, partial(self._load, adapters))
         else:
-            with during("adapter"):
-                self.policy.load(*adapters)
-            played = self.player.play([episode for episode, _ in episodes], episodes[0][1], until)
+            alone = [episode for episode, _ in episodes]
+            played = self.player.play(alone, episodes[0][1], until, partial(self._load, adapters))
         usage = self.policy.usage
         self.tracker.record(
             EpisodesPlayed(
@@ -114,6 +112,13 @@ class LocalEngine:
             )
         )
         return played
+
+    def _load(self, adapters: Sequence[Adapter]) -> None:
+        with during("adapter"):
+            if len(adapters) > 1 and isinstance(self.policy, AnswersWithSeveral):
+                self.policy.load_all(adapters)
+            else:
+                self.policy.load(*adapters)
 
     def teach(self, lessons: Sequence[Lesson], round: int) -> Sequence[Learned | None]:
         """What comes of each lesson of a round."""

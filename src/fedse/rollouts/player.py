@@ -79,28 +79,42 @@ class Player:
         self._idle: dict[tuple[Any, int], list[int]] = {}
         self._made = 0
 
-    def play(self, episodes: Iterable[Episode], adapter: str, until: float | None = None) -> list[Trajectory]:
-        """Trajectories in the order of the episodes. `adapter` is the digest of what the policy has loaded.
+    def play(
+        self,
+        episodes: Iterable[Episode],
+        adapter: str,
+        until: float | None = None,
+        load: Callable[[], None] = lambda: None,
+    ) -> list[Trajectory]:
+        """Trajectories in the order of the episodes. `adapter` is the digest of what the policy has loaded, or of what
+        `load` makes it load while worlds begin their episodes.
 
         Raises `TooLate` when the monotonic clock passes `until` before all are played.
         """
-        return self._play([(episode, adapter) for episode in episodes], until)
+        return self._play([(episode, adapter) for episode in episodes], until, load)
 
-    def play_with(self, episodes: Sequence[tuple[Episode, str]], until: float | None = None) -> list[Trajectory]:
+    def play_with(
+        self,
+        episodes: Sequence[tuple[Episode, str]],
+        until: float | None = None,
+        load: Callable[[], None] = lambda: None,
+    ) -> list[Trajectory]:
         """The same, each with the adapter of its digest, all of which the policy has loaded."""
         assert isinstance(self.policy, AnswersWithSeveral)
-        return self._play(episodes, until, self.policy.choose)
+        return self._play(episodes, until, load, self.policy.choose)
 
     def _play(
         self,
         episodes: Sequence[tuple[Episode, str]],
         until: float | None,
+        load: Callable[[], None],
         choose: Callable[[str], None] = lambda _: None,
     ) -> list[Trajectory]:
         self._adapters, self._choose = [adapter for _, adapter in episodes], choose
         self._done: dict[int, Trajectory] = {}
         waiting = deque((number, episode) for number, (episode, _) in enumerate(episodes))
         in_play: dict[int, _Open] = {}
+        loaded = False
         while waiting or in_play:
             if until is not None and time.monotonic() >= until:
                 for slot in in_play:
@@ -113,6 +127,9 @@ class Player:
                 with during("world"):
                     self._worlds.ask_reset(world, episode.make_world, episode.task.id, episode.hint)
                 beginning.append((number, episode, world))
+            if not loaded:
+                self._load(load, [world for *_, world in beginning])
+                loaded = True
             # All answers first: a prefix asks its world again.
             begun = [(number, episode, world, self._answer_of(world)) for number, episode, world in beginning]
             for number, episode, world, answer in begun:
@@ -139,6 +156,18 @@ class Player:
                     self.policy.close(reply.slot)
         done, self._done = self._done, {}
         return [done[number] for number in sorted(done)]
+
+    def _load(self, load: Callable[[], None], asked: Sequence[int]) -> None:
+        """While these worlds make ready."""
+        try:
+            with during("world"):
+                self._worlds.begin()
+            load()
+        except BaseException:
+            # Nobody may take these answers for those to a later question.
+            for world in asked:
+                self._worlds.answer(world)
+            raise
 
     def _answer_of(self, world: int) -> WorldReply:
         with during("world"):

@@ -60,6 +60,9 @@ class WorldsHere:
     def ask_step(self, number: int, action: str, hint: int = 0) -> None:
         self._answers.append(self._guarded(number, lambda: self._step(number, action, hint)))
 
+    def begin(self) -> None:
+        """Do not wait for `answer` to work on what was asked: here everything is done at once."""
+
     def answer(self, number: int) -> WorldReply:
         """The answer to the oldest question to world `number` that was not fetched yet."""
         del number  # Everything is answered in the order it was asked.
@@ -139,10 +142,13 @@ class WorldsInProcesses:
     def ask_step(self, number: int, action: str, hint: int = 0) -> None:
         self._unsent[number % self.homes].append(("step", number, action, hint))
 
-    def answer(self, number: int) -> WorldReply:
+    def begin(self) -> None:
         for worker, questions in enumerate(self._unsent):
             if questions:
                 self._send(worker)
+
+    def answer(self, number: int) -> WorldReply:
+        self.begin()
         worker = number % self.homes
         if not self._fetched[worker]:
             self._fetch(worker)

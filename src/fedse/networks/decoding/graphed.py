@@ -86,6 +86,7 @@ class GraphedDecoder:
         self._passes: dict[int, _Pass] = {}
         # Graphs run one after another and keep nothing for each other, so that they can share their memory.
         self._pool = torch.cuda.graph_pool_handle() if self._on_gpu else None
+        self._ready = kernels.make_ready(self._device) if self._on_gpu else None
         self._steps: dict[int, Callable[[], None]] = {}
         self._forget()
 
@@ -296,8 +297,9 @@ class GraphedDecoder:
 
     def _recorded(self, work: Callable[[], None]) -> Callable[[], None]:
         """The same work as one CUDA graph. Recording and the run before it leave the state as it was."""
-        if not self._on_gpu:
+        if self._ready is None:
             return work
+        self._ready.join()
         kept, cursor, history = self._state.copy(), self._cursor.clone(), self._history.clone()
         graph = torch.cuda.CUDAGraph()
         # Kernels are compiled and libraries set up by a first run, which a recording could not hold.
