@@ -198,7 +198,7 @@ def decoding(model: Any, slots: int, context: int, reply: int, speed: float) -> 
     random = torch.Generator().manual_seed(0)
     ids = torch.randint(10, 1000, (slots, context - reply // 2), generator=random).tolist()
     due = [Due(slot, 0, ids[slot], Sampling(slot, 1.0), 0, reply) for slot in range(slots)]
-    decoder.begin(due[:1])
+    decoder.begin(due)  # What is recorded once for each number of rows and pieces.
     while decoder.under_way:
         decoder.advance()
     torch.cuda.synchronize()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedse.models.tiny import Tiny
-from fedse.networks.decoding.decoder import Decoder
+from fedse.networks.decoding.decoder import Decoder, Due
 from fedse.networks.decoding.device_random import signed, uniform_of
 from fedse.networks.decoding.graphed import GraphedDecoder
 from fedse.networks.decoding.network_forward import NetworkForward
@@ -135,3 +135,23 @@ def test_on_a_gpu_episodes_are_those_of_the_stepwise_decoder() -> None:
     again = played(OnGpu(model, slots=5, reply_tokens=10), adapter, 12)
     assert mine == again and [item.log_probs for item in mine] == [item.log_probs for item in again]
     assert [bool(item.log_probs) for item in mine] == [False, True] * 12
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@torch.inference_mode()
+def test_a_recording_between_steps_writes_where_it_may() -> None:
+    from fedse.networks.decoding import triton_kernels
+
+    decoder = GraphedDecoder(Tiny(device="cuda", dtype="bfloat16"), 64, triton_kernels)
+    lines = {name: getattr(decoder, name) for name in ("_history", "_log_probs")}
+    behind = {}
+    for name, held in lines.items():
+        whole = torch.full((2 * len(held), held.shape[1]), 7, dtype=held.dtype, device="cuda")
+        setattr(decoder, name, whole[: len(held)])
+        behind[name] = whole[len(held) :]
+    decoder.begin([Due(0, 0, list(range(20, 40)), Sampling(1, 1.0), 0, 12)])
+    decoder.advance()
+    for rows in decoder._sizes:
+        decoder._step(rows)
+    torch.cuda.synchronize()
+    assert all((held == 7).all() for held in behind.values())

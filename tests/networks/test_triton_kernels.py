@@ -178,8 +178,10 @@ def test_turn_store_and_attend(
         seen = seen.view(pieces, tokens, heads, size)[live]
         assert seen.isfinite().all(), "something was read that nobody wrote"
         results.append((queries, torch.stack(cache.stock), seen))
+    # An adapter's share is rounded once here and twice there, and then turned.
+    close = CLOSE[dtype] * (1 if adapters == "none" else 2)
     for mine, theirs in zip(*results, strict=True):
-        torch.testing.assert_close(mine, theirs, atol=CLOSE[dtype], rtol=CLOSE[dtype], equal_nan=True)
+        torch.testing.assert_close(mine, theirs, atol=close, rtol=close, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -47,12 +47,21 @@ def subspace_distances(modules: Iterable[Sequence[Matrix]]) -> Matrix | None:
 
 
 def _in_module(ups: Sequence[Matrix]) -> Matrix:
-    bases = [_basis(up) for up in ups]
-    ranks = np.array([basis.shape[1] for basis in bases])
+    side_by_side = np.hstack(ups)
+    # Matrices as narrow as a rank say all that is asked of tall ones.
+    products = side_by_side.T @ side_by_side
+    turns, row = list[Matrix](), 0
+    for up in ups:
+        behind = row + up.shape[1]
+        turn = np.zeros((len(products), up.shape[1]))
+        turn[row:behind] = _orthonormal(products[row:behind, row:behind])
+        turns.append(turn[:, turn.any(axis=0)])
+        row = behind
+    ranks = np.array([turn.shape[1] for turn in turns])
     # Nothing is written by nobody: those who write nothing are alike, and unlike all others.
     larger = np.maximum(ranks[:, None], ranks[None, :])
-    side_by_side = np.hstack(bases)
-    overlaps = (side_by_side.T @ side_by_side) ** 2
+    bases = np.hstack(turns)
+    overlaps = (bases.T @ products @ bases) ** 2
     owner = np.repeat(np.eye(len(ups)), ranks, axis=1)
     shares = np.divide(owner @ overlaps @ owner.T, larger, out=np.ones(larger.shape), where=larger > 0)
     distances: Matrix = np.clip(1.0 - shares, 0.0, 1.0)
@@ -60,6 +69,8 @@ def _in_module(ups: Sequence[Matrix]) -> Matrix:
     return distances
 
 
-def _basis(up: Matrix) -> Matrix:
-    lefts, values, _ = np.linalg.svd(up, full_matrices=False)
-    return np.asarray(lefts[:, values > _NOTHING * max(values.max(initial=0.0), 1e-30)])
+def _orthonormal(gram: Matrix) -> Matrix:
+    """What turns the columns with these inner products into orthonormal ones; zeros where there is no further direction."""
+    squares, turns = np.linalg.eigh(gram)
+    there = squares > _NOTHING**2 * max(squares.max(initial=0.0), 1e-60)
+    return np.asarray(np.where(there, turns / np.sqrt(np.where(there, squares, 1.0)), 0.0))

@@ -83,11 +83,8 @@ class GraphedDecoder:
             slots, longest, len(network.layers), network.key_heads, network.head_size, network.dtype, network.device
         )
         self._turns = network.turns(longest)
-        self._passes: dict[int, _Pass] = {}
-        # Graphs run one after another and keep nothing for each other, so that they can share their memory.
-        self._pool = torch.cuda.graph_pool_handle() if self._on_gpu else None
         self._ready = kernels.make_ready(self._device) if self._on_gpu else None
-        self._steps: dict[int, Callable[[], None]] = {}
+        self._drop_graphs()
         self._forget()
 
     @property
@@ -114,6 +111,12 @@ class GraphedDecoder:
             and GraphedNetwork.knows(network)
         )
 
+    def _drop_graphs(self) -> None:
+        self._passes: dict[int, _Pass] = {}
+        self._steps: dict[int, Callable[[], None]] = {}
+        # Graphs run one after another and keep nothing for each other, so that they can share their memory.
+        self._pool = torch.cuda.graph_pool_handle() if self._on_gpu else None
+
     def _forget(self) -> None:
         self._state.live.zero_()
         self._state.adapter.zero_()
@@ -135,7 +138,7 @@ class GraphedDecoder:
         # One, or as many as there can be: how a product is rounded must not depend on what was played before.
         blocks = 1 if of == 1 else self.most_adapters
         if self._network.outgrown() or self._network.adapters != blocks:
-            self._passes, self._steps = {}, {}
+            self._drop_graphs()
             del self._network  # Its matrices leave the memory before others come.
             self._network = GraphedNetwork(self._model.network, self._kernels, blocks)
         self._network.load(adapter)
@@ -304,6 +307,7 @@ class GraphedDecoder:
         graph = torch.cuda.CUDAGraph()
         # Kernels are compiled and libraries set up by a first run, which a recording could not hold.
         self._state.live.zero_()
+        self._cursor.zero_()
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
