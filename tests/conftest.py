@@ -8,12 +8,15 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import typer.main
+import typer.testing
 
 import factored_table
 import fedse
@@ -58,9 +61,12 @@ def children_hear_ctrl_c() -> None:
 
 @pytest.fixture(autouse=True)
 def same_numbers() -> None:
-    """Networks that a test makes are the same ones whatever ran before it: their weights decide how far roundings go."""
+    """Networks that a test makes are the same ones whatever ran before it: their weights decide how far roundings go.
+
+    Tests make them on the CPU. `torch.manual_seed` would also leave a word for every other device, which takes a millisecond.
+    """
     if torch := sys.modules.get("torch"):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +77,14 @@ def one_thread() -> Iterator[None]:
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() > 1:
         torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_are_made_once() -> Iterator[None]:
+    """Typer reads the signatures of all commands whenever a test calls one, which takes longer than most of them."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(typer.testing, "_get_command", cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
