@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
+OFTEN_NEEDED = ("matplotlib.backends.backend_agg", "fedse.policies.table", "fedse.learners.table", "fedse.worlds.maze")
+
 
 def command(
     *arguments: object, folder: Path | None = None, environment: Mapping[str, str] | None = None
@@ -63,7 +65,7 @@ def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
 
 def _next_command() -> dict[str, Any] | None:
     """Returns in a child of its own for every order, and in this process when there are no more."""
-    for name in ("fedse.cli", "fedse.experiments.running", "matplotlib.figure"):
+    for name in ("fedse.cli", "fedse.experiments.running", *OFTEN_NEEDED):
         __import__(name)
     gc.freeze()  # Collecting what all children share would copy it for each of them.
     for order in sys.stdin:

@@ -14,8 +14,7 @@ import pytest
 
 from fedse import protocols
 from fedse.plugins.shipped import KNOWN
-
-SOURCE = Path(__file__).parents[1] / "src" / "fedse"
+from sources import SOURCE, imports, modules, tree
 
 # A module sees only the lines above its own, and its own room.
 LAYERS = [
@@ -76,10 +75,6 @@ TORCH_AT_IMPORT = {
 }
 
 
-def modules() -> list[Path]:
-    return sorted(SOURCE.rglob("*.py"))
-
-
 def room(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
@@ -91,13 +86,13 @@ def layer(name: str) -> int:
 def imported(path: Path) -> set[str]:
     """Rooms of fedse that a module imports, at its top or inside functions."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module == "fedse":
+    for node in imports(path):
+        if node.module == "fedse":
             found |= {
                 alias.name if (SOURCE / alias.name).exists() or (SOURCE / f"{alias.name}.py").exists() else "__init__"
                 for alias in node.names
             }
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fedse."):
+        elif (node.module or "").startswith("fedse."):
             found.add(str(node.module).split(".")[1])
     return found
 
@@ -150,7 +145,7 @@ def test_torch_is_imported_at_the_top_of_few_files() -> None:
     heavy = {"torch", "transformers", "peft", "tokenizers"}
     found = set()
     for path in modules():
-        for node in ast.parse(path.read_text()).body:
+        for node in tree(path).body:
             names = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -188,7 +183,7 @@ def test_importing_fedse_loads_neither_torch_nor_the_machinery() -> None:
 
 def needed(path: Path) -> set[str]:
     """Modules of fedse that one imports, at its top, inside functions or for types alone."""
-    froms = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+    froms = imports(path)
     return {f"{node.module}.{alias.name}" for node in froms for alias in node.names} | {str(n.module) for n in froms}
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 import threading
-from pathlib import Path
 
 import pytest
 
 from fedse.stopwatch import MEANINGS, REST, Stopwatch, during, running
-
-SOURCE = Path(__file__).parents[1] / "src" / "fedse"
+from sources import modules, tree
 
 
 class Clock:
@@ -117,8 +115,9 @@ def test_nobody_listens_outside(clock: Clock) -> None:
 def test_every_span_of_the_source_has_a_meaning_and_every_meaning_a_span() -> None:
     used = {
         node.args[0].value
-        for path in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for path in modules()
+        if "during(" in path.read_text()
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == "during"

@@ -39,6 +39,7 @@ from fedse.runs.trackers import Trackers
 from fedse.types import ClientUpdate, Layout, Learned, Lesson, RoundTask
 from fedse.worlds.maze import Maze
 
+MAZE = "{name: maze, mode: original, rules: brief, observation_length: brief}"
 EXPERIMENT = """
 name: small
 rounds: 9
@@ -46,14 +47,14 @@ model: {name: table, rows: 64}
 policy: table
 learner: table
 clients:
-  east: {worlds: [{name: maze, mode: original}]}
-  west: {worlds: [{name: maze, mode: original}]}
+  east: {worlds: [MAZE]}
+  west: {worlds: [MAZE]}
 start: {tasks: 2}
 exploration: {tasks: 4}
 evaluation: {tasks: 1, test_tasks: 1}
 buffer: {repeats: true}
 filter: none
-"""
+""".replace("MAZE", MAZE)
 
 
 @pytest.fixture(scope="module")
@@ -426,8 +427,8 @@ def test_how_well_the_hubs_adapter_knows_the_buffer_stays_at_the_site(kit: Path)
     assert answer.array is not None and answer.header["metrics"] == {"final": 0.125}
 
 
-SHARED = EXPERIMENT.replace("  east: {worlds: [{name: maze, mode: original}]}\n", "  east:\n").replace(
-    "  west: {worlds: [{name: maze, mode: original}]}\n", "WEST"
+SHARED = EXPERIMENT.replace(f"  east: {{worlds: [{MAZE}]}}\n", "  east:\n").replace(
+    f"  west: {{worlds: [{MAZE}]}}\n", "WEST"
 )
 OTHERS = {
     "nothing is said": "  west:\n",
@@ -453,7 +454,7 @@ def test_a_site_needs_worlds_of_its_own_that_it_can_import(kit: Path) -> None:
         file.write_text(SHARED.replace("WEST", OTHERS["nothing is said"]).replace("east:", own))
         with pytest.raises(BadInput, match=r"neither this file nor the experiment .* names the worlds of 'east'"):
             load_site(kit / "site.yaml")
-    file.write_text(EXPERIMENT.replace("{name: maze, mode: original}", "'not_here.ward:Ward'", 1))
+    file.write_text(EXPERIMENT.replace(MAZE, "'not_here.ward:Ward'", 1))
     with pytest.raises(BadInput, match="there is no module 'not_here'"):
         load_site(kit / "site.yaml")
     with (kit / "site.yaml").open("a") as text:
@@ -506,7 +507,7 @@ class WardOfPatient4711(Maze):
 def test_a_world_is_told_under_a_name_that_the_common_file_has_or_as_another(
     kit: Path, written: str, told: str
 ) -> None:
-    east = "  east: {worlds: [{name: maze, mode: original}]}\n"
+    east = f"  east: {{worlds: [{MAZE}]}}\n"
     file = kit / "experiment.yaml"
     file.write_text(
         EXPERIMENT.replace(east, f"  east: {{worlds: [{written}]}}\n" if written else "  east:\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,6 @@ import os, signal, sqlite3, sys
 from pathlib import Path
 from fedse.experience import buffer as module
 from fedse.types import Outcome, Purpose, Step, Trajectory
-
-path, statements = Path(sys.argv[1]), int(sys.argv[2])
 
 def trajectory(round, number):
     step = Step("o" * 3000, "r", "t", "a", True)
@@ -38,36 +37,69 @@ def killed(*arguments, **keywords):
     return connect(*arguments, factory=Killed, **keywords)
 module.sqlite3.connect = killed
 
-buffer = module.Buffer(path, "site", "print")
-print("opened", flush=True)
-for round in (1, 2):
-    buffer.remember(round, (trajectory(round, number) for number in range(20)))
-    print(f"remembered {round}", flush=True)
-Killed.count = -10**9
-buffer.close()
+def write(path):
+    buffer = module.Buffer(Path(path), "site", "print")
+    print("opened", flush=True)
+    for round in (1, 2):
+        buffer.remember(round, (trajectory(round, number) for number in range(20)))
+        print(f"remembered {round}", flush=True)
+    Killed.count = -10**9
+    buffer.close()
+
+for order in sys.stdin:
+    statements, path = order.rstrip("\\n").split(" ", 1)
+    statements = int(statements)
+    child = os.fork()
+    if child == 0:
+        write(path)
+        sys.stdout.flush()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    print("ended", os.waitstatus_to_exitcode(status), flush=True)
 """
 
 
-def _write(path: Path, statements: int) -> list[str]:
+@pytest.fixture(scope="module")
+def writer() -> Iterator[subprocess.Popen[str]]:
+    """It imports fedse once, and writes in a process of its own for every test."""
+    line = [sys.executable, "-c", WRITER]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+
+
+Write = Callable[[Path, int], list[str]]
+
+
+@pytest.fixture
+def write(writer: subprocess.Popen[str]) -> Write:
     """Run the writer; the process kills itself, for real, before its next statement."""
-    done = subprocess.run([sys.executable, "-c", WRITER, str(path), str(statements)], capture_output=True, text=True)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    return done.stdout.splitlines()
+
+    def written(path: Path, statements: int) -> list[str]:
+        assert writer.stdin and writer.stdout
+        print(statements, path, file=writer.stdin, flush=True)
+        said = []
+        while not (line := writer.stdout.readline()).startswith("ended "):
+            assert line, "the writer is gone"
+            said.append(line.rstrip("\n"))
+        assert int(line.split()[1]) in (0, -signal.SIGKILL)
+        return said
+
+    return written
 
 
 @pytest.mark.parametrize("statements", [0, 1, 2, 3, 6, 9])
-def test_a_buffer_killed_while_being_made_can_be_opened_again(tmp_path: Path, statements: int) -> None:
+def test_a_buffer_killed_while_being_made_can_be_opened_again(tmp_path: Path, write: Write, statements: int) -> None:
     path = tmp_path / "buffer.sqlite"
-    assert "remembered 1" not in _write(path, statements)
+    assert "remembered 1" not in write(path, statements)
     buffer = Buffer(path, "site", "print")
     assert len(buffer) == 0
     assert buffer.remember(1, []) == 0
 
 
 @pytest.mark.parametrize("statements", [20, 51, 52, 53, 80, 96])
-def test_a_killed_round_is_there_whole_or_not_at_all(tmp_path: Path, statements: int) -> None:
+def test_a_killed_round_is_there_whole_or_not_at_all(tmp_path: Path, write: Write, statements: int) -> None:
     path = tmp_path / "buffer.sqlite"
-    said = _write(path, statements)
+    said = write(path, statements)
     buffer = Buffer(path, "site", "print")
     found = buffer.rounds()
     assert set(found.values()) <= {20}
@@ -76,9 +108,9 @@ def test_a_killed_round_is_there_whole_or_not_at_all(tmp_path: Path, statements:
     assert len(buffer.read()) == 20 * len(found)
 
 
-def test_refusing_a_buffer_of_a_killed_process_changes_neither_file_nor_log(tmp_path: Path) -> None:
+def test_refusing_a_buffer_of_a_killed_process_changes_neither_file_nor_log(tmp_path: Path, write: Write) -> None:
     path = tmp_path / "buffer.sqlite"
-    assert "remembered 1" in _write(path, 60)
+    assert "remembered 1" in write(path, 60)
     log = tmp_path / "buffer.sqlite-wal"
     before = path.read_bytes(), log.read_bytes()
     assert before[1]
@@ -113,9 +145,9 @@ buffer.remember(2, [
 """
 
 
-def test_a_kill_from_outside_in_the_middle_of_a_write_changes_nothing(tmp_path: Path) -> None:
+def test_a_kill_from_outside_in_the_middle_of_a_write_changes_nothing(tmp_path: Path, write: Write) -> None:
     path = tmp_path / "buffer.sqlite"
-    _write(path, 10**9)
+    write(path, 10**9)
     command = [sys.executable, "-c", HANGING_WRITER, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None

@@ -41,7 +41,10 @@ def experiment(rounds: int, **changes: Any) -> Experiment:
             "learner": "table",
             "aggregator": "fedavgm",
             "filter": "none",
-            "clients": {"east": {"worlds": [SHORT_MAZE]}, "west": {"worlds": [{**SHORT_MAZE, "turn_limit": 12}]}},
+            "clients": {
+                "east": {"worlds": [{**SHORT_MAZE, "turn_limit": 8}]},
+                "west": {"worlds": [{**SHORT_MAZE, "turn_limit": 6}]},
+            },
             "start": {"name": "demonstrations", "tasks": 3},
             "exploration": {"tasks": 5, "attempts": 2},
             "evaluation": {"tasks": 2, "test_tasks": 2},

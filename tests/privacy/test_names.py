@@ -21,6 +21,7 @@ from fedse.learners.table import TableLearner
 from fedse.privacy.names import COUNTS, KINDS, METRICS, Names, known_kind, may_be_told, told_worlds
 from fedse.types import ClientUpdate, Learned, Lesson, WorldScore
 from fedse.worlds.maze import Maze
+from sources import modules, tree
 
 SECRET = "patient_4711_has_a_rare_disease"
 SCORE = WorldScore("maze", "validation", 5, 2, 30, 200, 1, {"KeyError": 1, SECRET: 2, "Made_up": 3}, 0.1, None)
@@ -34,8 +35,8 @@ def update(**changes: Any) -> ClientUpdate:
 def test_every_error_of_fedse_has_a_name_that_may_be_told() -> None:
     bases = {
         node.name: {base.id for base in node.bases if isinstance(base, ast.Name)}
-        for path in Path(fedse.__file__).parent.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for path in modules()
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.ClassDef)
     }
     found = {FedseError.__name__}
