@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from fedse_command import command
+
 FEDSE = [sys.executable, "-m", "fedse"]
 
 
@@ -81,9 +83,7 @@ class Deployment:
         }
 
     def fedse(self, *words: str) -> str:
-        done = subprocess.run(
-            [*FEDSE, *words], capture_output=True, text=True, env=self.environment(), cwd=self.folder, timeout=180
-        )
+        done = command(*words, folder=self.folder, environment=self.environment())
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

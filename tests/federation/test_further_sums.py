@@ -29,7 +29,7 @@ from fedse.types import ClientFailure, ClientUpdate, Lesson, Tensors
 HERE = Path(__file__).stem
 FOUR = {
     name: {"worlds": [{**SHORT_MAZE, "turn_limit": limit}]}
-    for name, limit in (("east", 20), ("north", 15), ("south", 13), ("west", 12))
+    for name, limit in (("east", 13), ("north", 12), ("south", 11), ("west", 10))
 }
 THREE = {name: options for name, options in FOUR.items() if name != "south"}
 MASKED = {"secure_sum": {}}

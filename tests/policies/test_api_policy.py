@@ -322,7 +322,7 @@ def test_a_conversation_too_long_for_the_server_ends_as_one_too_long_for_the_con
         return refusal(400, message) if len(body["messages"]) > 7 else said
 
     with LocalServer(behave) as server:
-        by_server = Player(policy(server), CHAT, 100_000).play([episode(str(n), n) for n in range(4)], "digest")
+        by_server = Player(policy(server), CHAT, 100_000).play([episode(str(n), n) for n in range(2)], "digest")
     for item in by_server:
         assert item.outcome is Outcome.FAILURE and len(item.steps) == 3
         with LocalServer(behave) as server:
