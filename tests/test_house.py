@@ -52,6 +52,7 @@ TORCH_AT_IMPORT = {
     "networks/decoding/slot_cache.py",
     "networks/decoding/slot_state.py",
     "networks/decoding/stepwise.py",
+    "networks/decoding/triton_attention.py",
     "networks/decoding/triton_kernels.py",
     "networks/llama.py",
     "networks/swap.py",

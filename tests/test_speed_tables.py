@@ -38,10 +38,11 @@ def table(speed: ModuleType, make: str, result: str) -> list[list[str]]:
             "rollouts_static_gpu",
             ["`generate`, static cache, compiled", "34.68", "7,003", "9.2", "7.0"],
         ),
-        ("drawn", "rollouts_gpu", ["256", "300", "121,456", "524,290", "23%", "2.11"]),
-        ("learned", "learning_gpu", ["fedse", "0.692 (0.692 to 0.696)", "1.647", "282,939", "22.6%", "11.04", "2.387"]),
+        ("drawn", "sampling_gpu", ["256", "300", "135,672", "527,648", "26%", "1.89"]),
+        ("learned", "learning_gpu", ["fedse", "0.695 (0.694 to 0.699)", "1.529", "281,704", "22.3%", "11.05", "1.731"]),
         ("learned", "learning_together_gpu", ["fedse, all clients at once", "1.776 (1.759 to 1.779)", "1.776"]),
         # 397,016 tokens in 17.01 s of worlds, text, prefilling, drawing and transfer.
+        ("rounds", "protocol_gpu", ["20 rounds", "181.5", ""]),
         ("rounds", "profile_gpu", ["round 1", "32.6", "17.0", "23,336", "12.03", "9.6", "1.61", "0.9", "760"]),
     ],
 )
@@ -51,12 +52,18 @@ def test_a_stored_result_becomes_a_row(speed: ModuleType, make: str, result: str
     assert row in [found[: len(row)] for found in rows]
 
 
+def test_four_runs_at_once_are_a_table(speed: ModuleType) -> None:
+    found = json.loads((ROOT / "docs/results/side_by_side_gpu.json").read_text())["smollm2"]
+    rows = list(speed.beside(found))
+    assert rows[1] == ("seed_1", 5, 119.3, 32.2) and rows[-1] == ("all at once, 92.9 GiB taken", "", 145.5, "")
+
+
 def test_limits_stand_beside_what_is_reached_and_what_others_reach(speed: ModuleType) -> None:
-    files = {"rollouts": "rollouts_gpu", "learning": "learning_gpu", "sizes": "sizes_gpu"}
+    files = {"rollouts": "sampling_gpu", "learning": "learning_gpu", "sizes": "sizes_gpu"}
     found = {name: json.loads((ROOT / f"docs/results/{file}.json").read_text()) for name, file in files.items()}
     rows = {row[0]: row[1:] for row in speed.limits(found)}
-    assert rows["sampling, 256 slots, contexts of 600"] == ("101,187 tokens/s", "", "281,289 tokens/s (memory)", "36%")
-    assert rows["learning"][:2] == ("282,939 tokens/s", "65,771 (Trainer)")
+    assert rows["sampling, 256 slots, contexts of 600"] == ("110,759 tokens/s", "", "283,090 tokens/s (memory)", "39%")
+    assert rows["learning"][:2] == ("281,704 tokens/s", "70,618 (Trainer)")
     large = rows["learning, Qwen2.5-7B"]
     assert large == ("20,741 tokens/s", "8,815 (Trainer)", "37,547 tokens/s (matrix units)", "55%")
     assert "sampling, 256 slots, Gemma-3-1B" not in rows, "it was not measured"

@@ -14,7 +14,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 if DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("Triton needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
 
-from fedse.networks.decoding import paged_cache, triton_kernels  # noqa: E402
+from fedse.networks.decoding import paged_cache, triton_attention, triton_kernels  # noqa: E402
 from fedse.networks.decoding.device_random import signed  # noqa: E402
 from fedse.networks.decoding.paged_cache import PagedCache  # noqa: E402
 from fedse.networks.decoding.product import LowRank, Product  # noqa: E402
@@ -213,11 +213,11 @@ def test_keys_may_be_looked_at_in_parts(dtype: torch.dtype, parts: int, monkeypa
         cache.copy_in(slot, told[:, :, : start + 1].split(64, dim=2))
     seen = []
     for most in (1, parts):
-        monkeypatch.setattr(triton_kernels, "MOST_PARTS", most)
+        monkeypatch.setattr(triton_attention, "MOST_PARTS", most)
         seen.append(triton_kernels.attend(queries, cache, 2, starts, slots, live, size**-0.5)[live])
     assert seen[1].isfinite().all(), "something was read that nobody wrote"
     torch.testing.assert_close(*seen, atol=CLOSE[dtype], rtol=CLOSE[dtype])
 
 
 def test_few_conversations_are_looked_at_in_many_parts() -> None:
-    assert [triton_kernels._parts(programs) for programs in (1, 96, 192, 384, 1536)] == [8, 8, 4, 2, 1]
+    assert [triton_attention._parts(programs) for programs in (1, 96, 192, 384, 1536)] == [8, 8, 4, 2, 1]
