@@ -9,7 +9,6 @@ import fedse
 from fedse.experiments.options import Experiment
 from fedse.worlds.maze import Maze
 from fedse.worlds.world import Turn
-from short_maze import SHORT_MAZE
 
 HOSTILE = (
     "<script>window.pwned = 1</script><img src='https://example.invalid/spy.png' onerror='window.pwned = 1'>"
@@ -41,8 +40,8 @@ CONTENT: dict[str, Any] = {
     "policy": "table",
     "learner": "table",
     "clients": {
-        "east": {"worlds": [SHORT_MAZE]},
-        "west": {"worlds": [{**SHORT_MAZE, "name": Hostile}]},
+        "east": {"worlds": [{"name": "maze", "mode": "original"}]},
+        "west": {"worlds": [{"name": Hostile, "mode": "original"}]},
     },
     "start": {"name": "demonstrations", "tasks": 3},
     "exploration": {"tasks": 10, "attempts": 2},
