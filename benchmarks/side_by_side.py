@@ -34,22 +34,25 @@ def begun(file: Path, seed: int, settings: Sequence[str], folder: Path, log: Any
 
 
 def memory_taken() -> float:
-    """GiB of the first card; 0 where there is none."""
+    """GiB of the first card; 0 where there is none, or none that tells."""
     try:
         told = subprocess.run(MEMORY, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
+        return float(told.split()[0]) / 1024
+    except (OSError, subprocess.CalledProcessError, ValueError):
         return 0.0
-    return float(told.split()[0]) / 1024
 
 
 def measured(file: Path, runs: int, settings: Sequence[str], folder: Path) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
+    if there := [path for path in folder.glob("seed_*") if path.is_dir()]:
+        raise SystemExit(f"{there[0]} is there already, and would be resumed: choose another folder for the runs.")
     before, most, begun_at = memory_taken(), 0.0, time.monotonic()
     with ExitStack() as logs:
         processes = [
             begun(file, seed, settings, folder, logs.enter_context((folder / f"seed_{seed}.log").open("w")))
             for seed in range(1, runs + 1)
         ]
+        logs.callback(lambda: [process.terminate() for process in processes])  # Nobody else would, after an error here.
         while any(process.poll() is None for process in processes):
             most = max(most, memory_taken())
             time.sleep(1)
@@ -82,13 +85,15 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("file", type=Path)
     options.add_argument("--runs", type=int, default=4)
-    options.add_argument("--rounds", type=int, help="play so many rounds, whatever the file says")
+    options.add_argument("--rounds", type=int, help="play so many rounds, at least one, whatever the file says")
     options.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a key; may be repeated"
     )
     options.add_argument("--keep", type=Path, help="a folder for the runs, which are removed otherwise")
     options.add_argument("--out", type=Path)
     given = options.parse_args()
+    if given.rounds is not None and given.rounds < 1:
+        options.error("--rounds: at least one round is timed.")
     settings = [*given.set, *([f"rounds={given.rounds}"] if given.rounds else [])]
     with tempfile.TemporaryDirectory(prefix="fedse-side-by-side-") as temporary:
         found = measured(given.file, given.runs, settings, given.keep or Path(temporary))

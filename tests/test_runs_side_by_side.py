@@ -42,6 +42,8 @@ def test_runs_at_the_same_time_are_timed_round_by_round(table_file: Path, tmp_pa
     assert {name: len(seconds) for name, seconds in found["seconds_of_rounds"].items()} == {"seed_1": 2, "seed_2": 2}
     assert found["seconds"] > found["slowest_run"]
     assert (tmp_path / "runs/seed_2/manifest.json").is_file()
+    again = measured(table_file, tmp_path / "runs", "--rounds", "2")
+    assert again.returncode and "choose another folder" in again.stderr
 
 
 @pytest.mark.slow

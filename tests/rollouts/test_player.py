@@ -161,7 +161,32 @@ def test_an_adapter_that_cannot_be_loaded_leaves_no_answers_behind(processes: in
     with pytest.raises(SwapFailed):
         player.play([first], "digest", load=refuse)
     assert player.play([second], "digest") == play(wander, [second])
+    assert player._made == 1, "the world that had begun is there for others"
     player._worlds.close()
+
+
+def test_an_interrupt_while_an_adapter_is_loaded_is_not_hidden_by_workers_that_heard_it_too() -> None:
+    def interrupt() -> None:
+        for worker in player._worlds._workers:  # type: ignore[union-attr]
+            worker.terminate()
+            worker.join()
+        raise KeyboardInterrupt
+
+    player = Player(ScriptedPolicy(CHAT, wander, slots=2), CHAT, 100_000, processes=1)
+    with pytest.raises(KeyboardInterrupt):
+        player.play([episode(task.id) for task in make_maze().tasks("train")[:2]], "digest", load=interrupt)
+
+
+def test_a_worker_that_died_does_not_hide_why_an_adapter_cannot_be_loaded() -> None:
+    def refuse() -> None:
+        for worker in player._worlds._workers:  # type: ignore[union-attr]
+            worker.kill()
+            worker.join()
+        raise SwapFailed("it does not fit")
+
+    player = Player(ScriptedPolicy(CHAT, wander, slots=2), CHAT, 100_000, processes=1)
+    with pytest.raises(SwapFailed):
+        player.play([episode(task.id) for task in make_maze().tasks("train")[:2]], "digest", load=refuse)
 
 
 class Talkative(Maze):

@@ -47,7 +47,8 @@ def subspace_distances(modules: Iterable[Sequence[Matrix]]) -> Matrix | None:
 
 
 def _in_module(ups: Sequence[Matrix]) -> Matrix:
-    side_by_side = np.hstack(ups)
+    # In single precision the squares would hide directions behind rounding errors.
+    side_by_side = np.hstack(ups).astype(np.float64)
     # Matrices as narrow as a rank say all that is asked of tall ones.
     products = side_by_side.T @ side_by_side
     turns, row = list[Matrix](), 0
@@ -64,7 +65,7 @@ def _in_module(ups: Sequence[Matrix]) -> Matrix:
     overlaps = (bases.T @ products @ bases) ** 2
     owner = np.repeat(np.eye(len(ups)), ranks, axis=1)
     shares = np.divide(owner @ overlaps @ owner.T, larger, out=np.ones(larger.shape), where=larger > 0)
-    distances: Matrix = np.clip(1.0 - shares, 0.0, 1.0)
+    distances: Matrix = np.clip(1.0 - (shares + shares.T) / 2, 0.0, 1.0)
     np.fill_diagonal(distances, 0.0)
     return distances
 

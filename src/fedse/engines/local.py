@@ -53,7 +53,7 @@ Served = tuple[str, ClientUpdate | type[FedseError]]
 class LocalEngine:
     """A scheduler: advances every client to what it asks for next, and serves all of them together.
 
-    Results equal those of clients that work one after another.
+    Results equal those of clients that work one after another; on a GPU a batch's size decides their last bits.
     """
 
     in_process = True

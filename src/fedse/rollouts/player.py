@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -128,7 +129,7 @@ class Player:
                     self._worlds.ask_reset(world, episode.make_world, episode.task.id, episode.hint)
                 beginning.append((number, episode, world))
             if not loaded:
-                self._load(load, [world for *_, world in beginning])
+                self._load(load, [(episode, world) for _, episode, world in beginning])
                 loaded = True
             # All answers first: a prefix asks its world again.
             begun = [(number, episode, world, self._answer_of(world)) for number, episode, world in beginning]
@@ -157,16 +158,18 @@ class Player:
         done, self._done = self._done, {}
         return [done[number] for number in sorted(done)]
 
-    def _load(self, load: Callable[[], None], asked: Sequence[int]) -> None:
-        """While these worlds make ready."""
+    def _load(self, load: Callable[[], None], asked: Sequence[tuple[Episode, int]]) -> None:
+        """While these worlds begin their episodes."""
+        with during("world"):
+            self._worlds.begin()
         try:
-            with during("world"):
-                self._worlds.begin()
             load()
-        except BaseException:
-            # Nobody may take these answers for those to a later question.
-            for world in asked:
-                self._worlds.answer(world)
+        except Exception:
+            # Nobody may take these answers for those to a later question. A worker that is gone has none.
+            with suppress(EOFError, OSError):
+                for episode, world in asked:
+                    if not self._worlds.answer(world).error:
+                        self._return(episode, world)
             raise
 
     def _answer_of(self, world: int) -> WorldReply:
@@ -186,8 +189,8 @@ class Player:
         self._made += 1
         return self._made * self._worlds.homes + home
 
-    def _leave(self, play: _Open) -> None:
-        self._idle[play.episode.make_world, play.world % self._worlds.homes].append(play.world)
+    def _return(self, episode: Episode, world: int) -> None:
+        self._idle[episode.make_world, world % self._worlds.homes].append(world)
 
     def _begin(self, number: int, episode: Episode, world: int, answer: WorldReply) -> _Open | None:
         if answer.error:
@@ -244,7 +247,7 @@ class Player:
             said = (before.observation, text, parsed.thought, parsed.action, answer.valid)
             steps.append(Step(*said, learned=False, reward=answer.reward))
             if answer.over:
-                self._idle[episode.make_world, world % self._worlds.homes].append(world)
+                self._return(episode, world)
                 break
         return ids, answer
 
@@ -284,7 +287,7 @@ class Player:
             with during("prefill"):
                 self._extend(play.slot, [*end, *turn.given], play.episode.world, answer)
             return False
-        self._leave(play)
+        self._return(play.episode, play.world)
         outcome = Outcome.SUCCESS if answer.success else Outcome.FAILURE
         self._end(play, answer, outcome)
         return True
@@ -296,7 +299,7 @@ class Player:
                 f"the rules and the first observation of world '{play.episode.world}' do not fit the context of the model "
                 "that answers: use `rules: brief` and `observation_length: brief`, or a model with a longer context."
             )
-        self._leave(play)
+        self._return(play.episode, play.world)
         del play.ids[play.answered :], play.mask[play.answered :]
         self._end(play, WorldReply(play.observation), Outcome.FAILURE)
 

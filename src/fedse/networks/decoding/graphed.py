@@ -135,7 +135,7 @@ class GraphedDecoder:
         self.hold(0, of=1)
 
     def hold(self, adapter: int, of: int) -> None:
-        # One, or as many as there can be: how a product is rounded must not depend on what was played before.
+        # One, or as many as there can be: a product's rounding must not depend on how many were held before.
         blocks = 1 if of == 1 else self.most_adapters
         if self._network.outgrown() or self._network.adapters != blocks:
             self._drop_graphs()
@@ -173,10 +173,11 @@ class GraphedDecoder:
             own = _pieces(item.slot, item.start, item.ids)
             pieces += own
             targets += [self._slots] * (len(own) - 1) + [item.slot]
-            self._left[item.slot] = item.most
         for chosen in _in_passes(pieces):
             self._run_pass(chosen, targets[: len(chosen)])
             del targets[: len(chosen)]
+        for item in due:
+            self._left[item.slot] = item.most
 
     def advance(self) -> Mapping[int, Drawn]:
         if not self._launched:

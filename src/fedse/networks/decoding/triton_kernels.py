@@ -1,7 +1,7 @@
 """The parts of a decoding step that plain PyTorch does in many small pieces, each as one kernel.
 
-Every kernel computes in float32 and looks only at rows of its own, so that a conversation gets the same numbers whatever
-is decoded beside it. `tests/networks/plain_kernels.py` says the same in plain PyTorch.
+Every kernel computes in float32 and looks only at rows of its own. How many rows there are decides how matrix products
+and attention add up, and so the last bits. `tests/networks/plain_kernels.py` says the same in plain PyTorch.
 """
 
 from __future__ import annotations
