@@ -6,6 +6,8 @@ python benchmarks/speed.py gpu --static   also beside `generate` with a static c
 python benchmarks/speed.py cpu --out speed_cpu
 python benchmarks/speed.py gpu --only rollouts learning sizes    what the last table, of limits, is made of
 
+On a GPU start NVIDIA's MPS before (`nvidia-cuda-mps-control -d`): the four runs of `side_by_side` share the card.
+
 Nothing is measured here: the other benchmarks and `fedse profile` run one after the other, each in a process of its own,
 and their numbers become Markdown. `--out` keeps these numbers, a JSON file for each. One that fails is named, and the
 others go on.
