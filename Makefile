@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 LOCKED := $(PIP) --no-deps --require-hashes
 FEDSE := $(PIP) --quiet --no-deps --no-build-isolation -e .
 
-.PHONY: demo test test-all torture lint format docs package reference lock licences audit speed-gpu speed-cpu clean
+.PHONY: demo test test-all test-gpu torture lint format docs package reference lock licences audit speed-gpu speed-cpu clean
 
 demo: $(DEMO_READY)
 	$(BIN)/fedse demo
@@ -28,6 +28,10 @@ test: $(COMPILED)
 
 test-all: $(COMPILED)
 	$(PYTEST) --durations=15 -m "not torture"
+
+# On a machine with a GPU, what only a GPU can show. `make test-all` has these tests too, and skips them elsewhere.
+test-gpu: $(COMPILED)
+	$(PYTEST) -m "gpu and not torture"
 
 # Proofs that take minutes to hours: damaged inputs by the hundred thousand, kills, real weights.
 torture: $(COMPILED)

@@ -52,6 +52,11 @@ def _share(items: list[pytest.Item], number: int, processes: int) -> list[pytest
     return items[begin:end]
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and not importlib.import_module("torch").cuda.is_available():
+        pytest.skip("needs a GPU")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def children_hear_ctrl_c() -> None:
     """A shell lets what it runs in the background ignore this signal, and every process that a test starts inherits that."""

@@ -25,7 +25,7 @@ from fedse.starts.demonstrations import demonstrate
 from fedse.types import Adapter, Lesson, Sampling, Trajectory
 from fedse.worlds.maze import Maze
 
-DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 APPENDING = (
     "{% for message in messages %}<|{{ 'user' if message['role'] == 'user' else 'agent' }}|>={{ message['content'] }}<|end|>"
@@ -122,7 +122,7 @@ def test_a_device_map_changes_where_and_not_what(folder: Path, device_map: Any) 
     assert learned[0].digest() == learned[1].digest() != adapter.digest()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU beside the CPU")
+@pytest.mark.gpu
 def test_layers_on_two_devices_answer_and_learn(folder: Path) -> None:
     from accelerate import dispatch_model
 
@@ -210,6 +210,19 @@ def test_a_rounded_base_without_the_library_says_what_to_install(folder: Path, m
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     with pytest.raises(MissingExtra, match=r"needs the library bitsandbytes.*'\.\[quantized\]'"):
         model(folder, device="cpu", quantization="4bit")
+
+
+def test_libraries_that_are_there_but_broken_are_not_called_missing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a folder called `triton` where the command is given: transformers' own error then names no library."""
+    (tmp_path / "peft.py").write_text(
+        "raise ModuleNotFoundError('Could not import module') from AttributeError('triton has no language')"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "peft")
+    with pytest.raises(BadInput, match=r"cannot be imported \(AttributeError: triton has no language\)"):
+        model(folder, device="cpu")
 
 
 def test_a_chat_template_of_ones_own_is_used_and_kept(folder: Path, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_a_cpu_keeps_the_stepwise_decoder(tiny: Any) -> None:
     assert not GraphedDecoder.suits(tiny.network)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_on_a_gpu_episodes_are_those_of_the_stepwise_decoder() -> None:
     """In float32 the two differ in the last bits only, which turns a draw now and then."""
     from fedse.networks.decoding import triton_kernels
@@ -137,7 +137,7 @@ def test_on_a_gpu_episodes_are_those_of_the_stepwise_decoder() -> None:
     assert [bool(item.log_probs) for item in mine] == [False, True] * 12
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @torch.inference_mode()
 def test_a_recording_between_steps_writes_where_it_may() -> None:
     from fedse.networks.decoding import triton_kernels

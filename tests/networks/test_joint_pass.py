@@ -292,7 +292,6 @@ def test_high_ranks_are_not_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ON_A_GPU = {"vocab_size": 1000, "hidden_size": 192, "intermediate_size": 512, "max_position_embeddings": 2048}
-NEEDS_A_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 def on_a_gpu(dtype: str, frozen: tuple[str, ...] = ()) -> tuple[Any, list[Pass]]:
@@ -320,7 +319,7 @@ def gradients_of(passes: Sequence[Pass], run: Callable[[], Any]) -> tuple[Any, l
     return found, [through.vector.gradient.clone() for through in passes]
 
 
-@NEEDS_A_GPU
+@pytest.mark.gpu
 @pytest.mark.parametrize("frozen", [(), ("residual", "lora_A.weight")], ids=["plain", "frozen parts"])
 @pytest.mark.parametrize(("dtype", "likeness", "near"), [("float32", 0.999999, 1e-3), ("bfloat16", 0.99, 0.1)])
 def test_on_a_gpu_each_has_what_it_has_alone(dtype: str, likeness: float, near: float, frozen: tuple[str, ...]) -> None:
@@ -353,7 +352,7 @@ def test_on_a_gpu_each_has_what_it_has_alone(dtype: str, likeness: float, near: 
         assert len(joint._graphs._graphs) <= 3, "those of the first served most"
 
 
-@NEEDS_A_GPU
+@pytest.mark.gpu
 def test_on_a_gpu_a_replay_reads_what_the_vectors_hold_now() -> None:
     _, passes = on_a_gpu("bfloat16")
     joint = JointPass(passes[0].reading([through.vector for through in passes]))
@@ -375,7 +374,7 @@ def test_on_a_gpu_a_replay_reads_what_the_vectors_hold_now() -> None:
     assert passes[0].vector.gradient.norm() > 1.9 * alone_now[0].norm()
 
 
-@NEEDS_A_GPU
+@pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_on_a_gpu_lessons_in_one_pass_end_where_each_ends_alone(dtype: str) -> None:
     """Two equal runs differ a little, as kernels add in varying order."""

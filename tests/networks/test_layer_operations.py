@@ -17,6 +17,7 @@ if DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
 
 from fedse.networks.training.triton_operations import TritonOperations  # noqa: E402
 
+pytestmark = pytest.mark.gpu if DEVICE == "cuda" else []
 DTYPES = [torch.float32, torch.bfloat16] if DEVICE == "cuda" else [torch.float32]
 CLOSE = {torch.float32: 1e-5, torch.bfloat16: 3e-2}
 

@@ -228,7 +228,7 @@ def test_a_full_gpu_gives_what_is_needed_or_says_what_was(short_pages: None, mon
     assert len(cache.stock) == 3
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @torch.inference_mode()
 def test_on_a_gpu_a_stock_that_grows_records_nothing_again_and_moves_nothing() -> None:
     """As above, with recorded steps: what was recorded before the stock grew says the same as what was recorded after."""

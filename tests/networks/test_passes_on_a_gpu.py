@@ -27,7 +27,7 @@ from fedse.types import Lesson, Outcome
 from fedse.worlds.maze import Maze
 from padded_reference import TARGETS, adapted, conversations, further_pairs, padded_gradient
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = pytest.mark.gpu
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 1000,

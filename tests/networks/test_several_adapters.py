@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import plain_kernels
 import pytest
-import torch
 
 import fedse
 from fedse.errors import SwapFailed
@@ -158,7 +157,7 @@ def test_sites_that_learn_alone_play_in_one_batch_and_reach_the_same(tiny_file: 
     assert sum(batches[Graphed]) == sum(batches[OneByOne]) and len(batches[Graphed]) < len(batches[OneByOne])
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize(("dtype", "least"), [("float32", 7), ("bfloat16", 4)])
 def test_on_a_gpu_each_conversation_is_held_with_its_own_adapter(dtype: str, least: int) -> None:
     """In the last bits products of more ranks differ, which turns a draw now and then."""

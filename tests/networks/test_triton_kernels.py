@@ -21,6 +21,7 @@ from fedse.networks.decoding.product import LowRank, Product  # noqa: E402
 from fedse.networks.decoding.slot_state import SlotState  # noqa: E402
 from fedse.seeds import stream  # noqa: E402
 
+pytestmark = pytest.mark.gpu if DEVICE == "cuda" else []
 DTYPES = [torch.float32, torch.bfloat16] if DEVICE == "cuda" else [torch.float32]
 CLOSE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 

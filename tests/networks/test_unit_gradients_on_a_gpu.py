@@ -13,7 +13,7 @@ from fedse.networks.training.passes import PackedPass, RecordedPass, pass_for
 from fedse.networks.training.token_packing import Example
 from padded_reference import TARGETS, adapted, conversations, padded_gradient
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = pytest.mark.gpu
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 2000,

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from local_server import LocalServer, Said
 
 from fedse.models.chat import ByteChat
@@ -96,7 +95,7 @@ def test_a_transformers_conversation(
     assert policy.usage.prefilled == used + first + second
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
 def test_a_conversation_on_a_gpu(sampling: Sampling) -> None:
     model = Tiny(width=64, layers=2, device="cuda")

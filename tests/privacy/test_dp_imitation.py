@@ -163,7 +163,7 @@ def test_a_step_is_the_sum_of_cut_gradients_and_noise(tiny: Any, shown: list[Tra
     assert stats.kstest(noise, "norm").pvalue > 0.001
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_a_step_on_a_gpu_in_bfloat16_is_that_of_a_cpu(shown: list[Trajectory]) -> None:
     """Trajectories of one pass are cut one by one, and the noise is the same."""
     found = {}

@@ -10,11 +10,12 @@ import numpy as np
 from pydantic import Field
 
 from fedse.adapters.plan import part
-from fedse.errors import BadInput, MissingExtra
+from fedse.errors import BadInput, MissingExtra, how_to_install
 from fedse.models.chat import TemplateChat
 from fedse.plugins import PluginOptions, read_options
 from fedse.seeds import generator
 from fedse.types import Adapter
+from fedse.visible import short
 
 if TYPE_CHECKING:
     import torch
@@ -70,7 +71,12 @@ class CausalLM:
             import peft
             import torch
         except ImportError as error:
-            raise MissingExtra("a language model", str(error.name), "model") from error
+            if error.name:
+                raise MissingExtra("a language model", error.name, "model") from error
+            raise BadInput(
+                f"a language model needs torch and peft, which cannot be imported ({_first_cause(error)}): see whether a file or "
+                f"folder here is called like a library of theirs, or install them anew: {how_to_install('model')}."
+            ) from error
         self.options = read_options(self.Options, f"model {type(self).__name__}", options)
         if self.options.threads is not None:
             torch.set_num_threads(self.options.threads)
@@ -173,6 +179,12 @@ class CausalLM:
         load_adapter(self.network, adapter)
         self.network.merge_and_unload().save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+
+def _first_cause(error: BaseException) -> str:
+    while cause := error.__cause__ or error.__context__:
+        error = cause
+    return f"{type(error).__name__}: {short(str(error))}"
 
 
 def _end_tokens(base: Any) -> list[int]:
