@@ -47,32 +47,45 @@ def measured(file: Path, runs: int, settings: Sequence[str], folder: Path) -> di
     if there := [path for path in folder.glob("seed_*") if path.is_dir()]:
         raise SystemExit(f"{there[0]} is there already, and would be resumed: choose another folder for the runs.")
     before, most, begun_at = memory_taken(), 0.0, time.monotonic()
-    with ExitStack() as logs:
-        processes = [
-            begun(file, seed, settings, folder, logs.enter_context((folder / f"seed_{seed}.log").open("w")))
-            for seed in range(1, runs + 1)
-        ]
-        logs.callback(lambda: [process.terminate() for process in processes])  # Nobody else would, after an error here.
+    processes: list[subprocess.Popen[bytes]] = []
+    with ExitStack() as until_the_end:
+        until_the_end.callback(ended, processes)
+        for seed in range(1, runs + 1):
+            log = until_the_end.enter_context((folder / f"seed_{seed}.log").open("w"))
+            processes.append(begun(file, seed, settings, folder, log))
         while any(process.poll() is None for process in processes):
             most = max(most, memory_taken())
             time.sleep(1)
+    took = time.monotonic() - begun_at
     for seed, process in enumerate(processes, start=1):
         if process.returncode:
             raise SystemExit(
                 f"seed {seed} ended with {process.returncode}:\n{(folder / f'seed_{seed}.log').read_text()}"
             )
     seconds = {f"seed_{seed}": rounds_of(folder / f"seed_{seed}") for seed in range(1, runs + 1)}
+    if not all(seconds.values()):
+        raise SystemExit(
+            f"the runs of {file} have no rounds, so there is nothing to time: set `rounds`, or another method."
+        )
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "runs": runs,
         "settings": list(settings),
-        "seconds": round(time.monotonic() - begun_at, 1),
+        "seconds": round(took, 1),
         "seconds_of_rounds": seconds,
         "first_round": max(each[0] for each in seconds.values()),
         "slowest_run": round(max(map(sum, seconds.values())), 1),
         "gib_taken_before": round(before, 1),
         "gib_taken": round(most, 1),
     }
+
+
+def ended(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """After an error here nobody else would end them, and what they write would be in the way of removing their folder."""
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.wait()
 
 
 def rounds_of(run: Path) -> list[float]:

@@ -65,12 +65,12 @@ def children_hear_ctrl_c() -> None:
 
 
 @pytest.fixture(autouse=True)
-def same_numbers() -> None:
+def same_numbers(request: pytest.FixtureRequest) -> None:
     """Networks that a test makes are the same ones whatever ran before it: their weights decide how far roundings go."""
     if torch := sys.modules.get("torch"):
         torch.default_generator.manual_seed(0)
-        # `torch.manual_seed` leaves word with a device that is not in use yet, which takes a millisecond of every test.
-        if torch.cuda.is_initialized():
+        # It leaves word with a device that is not in use yet, which would take a millisecond of every test.
+        if torch.cuda.is_initialized() or request.node.get_closest_marker("gpu"):
             torch.cuda.manual_seed_all(0)
 
 

@@ -40,7 +40,6 @@ TORCH_AT_IMPORT = {
     "fitting/loop.py",
     "fitting/private_loop.py",
     "networks/attention_backends.py",
-    "networks/decoding/device_random.py",
     "networks/decoding/graphed.py",
     "networks/decoding/graphed_network.py",
     "networks/decoding/llama_forward.py",

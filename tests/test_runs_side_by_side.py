@@ -47,6 +47,7 @@ def test_runs_at_the_same_time_are_timed_round_by_round(table_file: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_is_told(table_file: Path, tmp_path: Path) -> None:
-    done = measured(table_file, tmp_path / "runs", "--set", "aggregator=nobody")
-    assert done.returncode and "nobody" in done.stderr
+@pytest.mark.parametrize(("setting", "told"), [("aggregator=nobody", "nobody"), ("rounds=0", "have no rounds")])
+def test_runs_that_fail_or_cannot_be_timed_are_told(setting: str, told: str, table_file: Path, tmp_path: Path) -> None:
+    done = measured(table_file, tmp_path / "runs", "--set", setting)
+    assert done.returncode and told in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -212,16 +213,31 @@ def test_a_rounded_base_without_the_library_says_what_to_install(folder: Path, m
         model(folder, device="cpu", quantization="4bit")
 
 
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        # As with a folder called `triton` where the command is given: transformers' own error then names no library.
+        ("raise ModuleNotFoundError('no module') from AttributeError('no language')", "AttributeError: no language"),
+        # As with two libraries whose versions do not go together.
+        ("from json import nothing", "ImportError: cannot import name 'nothing' from 'json'"),
+    ],
+)
 def test_libraries_that_are_there_but_broken_are_not_called_missing(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    content: str, cause: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with a folder called `triton` where the command is given: transformers' own error then names no library."""
-    (tmp_path / "peft.py").write_text(
-        "raise ModuleNotFoundError('Could not import module') from AttributeError('triton has no language')"
-    )
+    (tmp_path / "peft.py").write_text(content)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "peft")
-    with pytest.raises(BadInput, match=r"cannot be imported \(AttributeError: triton has no language\)"):
+    with pytest.raises(BadInput, match=re.escape(f"cannot be imported ({cause}")):
+        model(folder, device="cpu")
+
+
+@pytest.mark.parametrize("library", ["peft", "torch"])
+def test_libraries_that_are_not_there_are_called_missing(
+    library: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtra, match=rf"needs the library {library}, which is not installed.*'\.\[model\]'"):
         model(folder, device="cpu")
 
 

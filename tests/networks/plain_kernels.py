@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from fedse.networks.decoding.device_random import uniform_of
 from fedse.networks.decoding.paged_cache import PagedCache
 from fedse.networks.decoding.product import Product
 from fedse.networks.decoding.slot_state import SlotState
+
+_GAMMA, _MIX, _MIX_AGAIN = (value - (1 << 64) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 def add_norm(hidden: torch.Tensor, product: Product | None, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
@@ -122,3 +123,15 @@ def drawn(logits: torch.Tensor, draws: torch.Tensor, temperatures: torch.Tensor)
     tokens = torch.searchsorted(ladder, aims, right=True).squeeze(1).clamp(max=logits.shape[1] - 1)
     log_probs = torch.log_softmax(scaled, dim=-1).gather(1, tokens[:, None]).squeeze(1)
     return torch.where(warm, tokens, logits.argmax(dim=-1)), torch.where(warm, log_probs, 0.0).float()
+
+
+def uniform_of(key: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """`seeds.uniform` for many streams: 64-bit integers wrap around in the same way, shifts must not carry the sign."""
+    state = key + (index + 1) * _GAMMA
+    state = (state ^ _shifted(state, 30)) * _MIX
+    state = (state ^ _shifted(state, 27)) * _MIX_AGAIN
+    return _shifted(state ^ _shifted(state, 31), 11).double() * 2.0**-53
+
+
+def _shifted(state: torch.Tensor, bits: int) -> torch.Tensor:
+    return (state >> bits) & ((1 << (64 - bits)) - 1)

@@ -10,10 +10,10 @@ import torch
 
 from fedse.models.tiny import Tiny
 from fedse.networks.decoding.decoder import Decoder, Due
-from fedse.networks.decoding.device_random import signed, uniform_of
 from fedse.networks.decoding.graphed import GraphedDecoder
 from fedse.networks.decoding.network_forward import NetworkForward
 from fedse.networks.decoding.probe import probe_gap
+from fedse.networks.decoding.slot_state import signed
 from fedse.networks.decoding.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
 from fedse.rollouts.player import Player
@@ -103,10 +103,10 @@ def test_a_slot_grows_with_its_conversation(tiny: Any, monkeypatch: pytest.Monke
     assert len(graphed._decoder._cache.stock) > 3, "some conversation must have had a second page"  # type: ignore[attr-defined]
 
 
-def test_random_numbers_on_the_device_are_those_of_the_host() -> None:
+def test_random_numbers_of_the_plain_kernels_are_those_of_seeds() -> None:
     keys = [0, 1, 2**63, 2**64 - 1, stream("any", 1)]
     indices = [0, 1, 7, 100_000, 3]
-    drawn = uniform_of(torch.tensor([signed(key) for key in keys]), torch.tensor(indices))
+    drawn = plain_kernels.uniform_of(torch.tensor([signed(key) for key in keys]), torch.tensor(indices))
     assert drawn.tolist() == [uniform(key, index) for key, index in zip(keys, indices, strict=True)]
 
 

@@ -15,10 +15,9 @@ if DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("Triton needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
 
 from fedse.networks.decoding import paged_cache, triton_attention, triton_kernels  # noqa: E402
-from fedse.networks.decoding.device_random import signed  # noqa: E402
 from fedse.networks.decoding.paged_cache import PagedCache  # noqa: E402
 from fedse.networks.decoding.product import LowRank, Product  # noqa: E402
-from fedse.networks.decoding.slot_state import SlotState  # noqa: E402
+from fedse.networks.decoding.slot_state import SlotState, signed  # noqa: E402
 from fedse.seeds import stream  # noqa: E402
 
 pytestmark = pytest.mark.gpu if DEVICE == "cuda" else []

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -175,6 +176,36 @@ def test_an_interrupt_while_an_adapter_is_loaded_is_not_hidden_by_workers_that_h
     player = Player(ScriptedPolicy(CHAT, wander, slots=2), CHAT, 100_000, processes=1)
     with pytest.raises(KeyboardInterrupt):
         player.play([episode(task.id) for task in make_maze().tasks("train")[:2]], "digest", load=interrupt)
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_after_an_interrupt_nobody_takes_the_answers_that_were_left(processes: int) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    first, second = (episode(task.id) for task in make_maze().tasks("train")[:2])
+    player = Player(ScriptedPolicy(CHAT, wander, slots=2), CHAT, 100_000, processes=processes)
+    with pytest.raises(KeyboardInterrupt):
+        player.play([first], "digest", load=interrupt)
+    assert player.play([second], "digest") == play(wander, [second])
+    player._worlds.close()
+
+
+def test_a_worker_that_died_leaves_no_answers_of_others_behind() -> None:
+    def refuse() -> None:
+        worker = player._worlds._workers[0]  # type: ignore[union-attr]
+        worker.kill()
+        worker.join()
+        raise SwapFailed("it does not fit")
+
+    player = Player(ScriptedPolicy(CHAT, wander, slots=8), CHAT, 100_000, processes=2)
+    homes: dict[int, list[Episode]] = {0: [], 1: []}
+    for task in make_maze().tasks("train")[:12]:
+        homes[crc32(task.id.encode()) % 2].append(episode(task.id))
+    with pytest.raises(SwapFailed):
+        player.play([homes[0][0], homes[1][0]], "digest", load=refuse)
+    assert player.play(homes[1][1:3], "digest") == play(wander, homes[1][1:3])
+    player._worlds.close()
 
 
 def test_a_worker_that_died_does_not_hide_why_an_adapter_cannot_be_loaded() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -71,11 +72,12 @@ class CausalLM:
             import peft
             import torch
         except ImportError as error:
-            if error.name:
+            if isinstance(error, ModuleNotFoundError) and error.name and not _is_there(error.name):
                 raise MissingExtra("a language model", error.name, "model") from error
             raise BadInput(
-                f"a language model needs torch and peft, which cannot be imported ({_first_cause(error)}): see whether a file or "
-                f"folder here is called like a library of theirs, or install them anew: {how_to_install('model')}."
+                f"a language model needs torch and peft, which cannot be imported ({_first_cause(error)}): see whether "
+                "a file or folder here is called like a library of theirs, or install them anew: "
+                f"{how_to_install('model')}."
             ) from error
         self.options = read_options(self.Options, f"model {type(self).__name__}", options)
         if self.options.threads is not None:
@@ -179,6 +181,13 @@ class CausalLM:
         load_adapter(self.network, adapter)
         self.network.merge_and_unload().save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # A parent of it is not there, or it is made without a specification.
+        return False
 
 
 def _first_cause(error: BaseException) -> str:

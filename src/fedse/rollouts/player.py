@@ -165,9 +165,9 @@ class Player:
         try:
             load()
         except Exception:
-            # Nobody may take these answers for those to a later question. A worker that is gone has none.
-            with suppress(EOFError, OSError):
-                for episode, world in asked:
+            # Other episodes can be played there. A worker that is gone has no answers.
+            for episode, world in asked:
+                with suppress(EOFError, OSError):
                     if not self._worlds.answer(world).error:
                         self._return(episode, world)
             raise

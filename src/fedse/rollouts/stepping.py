@@ -51,22 +51,25 @@ class WorldsHere:
     def __init__(self, listing: bool = False) -> None:
         self._listing = listing
         self._worlds: dict[int, World] = {}
-        self._answers: deque[WorldReply] = deque()
+        self._answers: deque[tuple[int, WorldReply]] = deque()
 
     def ask_reset(self, number: int, make_world: MakeWorld, task: str, hint: int = 0) -> None:
         """Begin a task in world `number`, which is made if it is not there. `hint` is the level of help."""
-        self._answers.append(self._guarded(number, lambda: self._reset(number, make_world, task, hint)))
+        self._answers.append((number, self._guarded(number, lambda: self._reset(number, make_world, task, hint))))
 
     def ask_step(self, number: int, action: str, hint: int = 0) -> None:
-        self._answers.append(self._guarded(number, lambda: self._step(number, action, hint)))
+        self._answers.append((number, self._guarded(number, lambda: self._step(number, action, hint))))
 
     def begin(self) -> None:
         """Do not wait for `answer` to work on what was asked: here everything is done at once."""
 
     def answer(self, number: int) -> WorldReply:
-        """The answer to the oldest question to world `number` that was not fetched yet."""
-        del number  # Everything is answered in the order it was asked.
-        return self._answers.popleft()
+        """The answer to the oldest question to world `number` that was not fetched yet. Everything is answered in the order
+        it was asked: what comes before was asked by somebody who was interrupted, and is of no use."""
+        while True:
+            asked, answer = self._answers.popleft()
+            if asked == number:
+                return answer
 
     def close(self) -> None:
         self._worlds.clear()
@@ -125,6 +128,7 @@ class WorldsInProcesses:
         self._ends: list[Connection] = []
         self._workers = []
         self._unsent: list[list[tuple[Any, ...]]] = [[] for _ in range(processes)]
+        self._asked: list[deque[int]] = [deque() for _ in range(processes)]
         self._under_way = [0] * processes
         self._fetched: list[deque[WorldReply]] = [deque() for _ in range(processes)]
         for _ in range(processes):
@@ -137,10 +141,14 @@ class WorldsInProcesses:
             self._workers.append(worker)
 
     def ask_reset(self, number: int, make_world: MakeWorld, task: str, hint: int = 0) -> None:
-        self._unsent[number % self.homes].append(("reset", number, make_world, task, hint))
+        self._ask("reset", number, make_world, task, hint)
 
     def ask_step(self, number: int, action: str, hint: int = 0) -> None:
-        self._unsent[number % self.homes].append(("step", number, action, hint))
+        self._ask("step", number, action, hint)
+
+    def _ask(self, kind: str, number: int, *rest: Any) -> None:
+        self._asked[number % self.homes].append(number)
+        self._unsent[number % self.homes].append((kind, number, *rest))
 
     def begin(self) -> None:
         for worker, questions in enumerate(self._unsent):
@@ -150,9 +158,12 @@ class WorldsInProcesses:
     def answer(self, number: int) -> WorldReply:
         self.begin()
         worker = number % self.homes
-        if not self._fetched[worker]:
-            self._fetch(worker)
-        return self._fetched[worker].popleft()
+        while True:
+            if not self._fetched[worker]:
+                self._fetch(worker)
+            answer = self._fetched[worker].popleft()
+            if self._asked[worker].popleft() == number:
+                return answer
 
     def _send(self, worker: int) -> None:
         # Pipes hold little: a worker that has something to tell could wait for us to read while we wait for it.
@@ -177,7 +188,7 @@ class WorldsInProcesses:
 def _serve(end: Connection, listing: bool) -> None:
     """A worker: answer questions until the other side is gone."""
     worlds = WorldsHere(listing)
-    with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
+    with suppress(EOFError, ConnectionError, KeyboardInterrupt):
         while True:
             questions = end.recv()
             for first in range(0, len(questions), _TOLD_AT_ONCE):

@@ -16,10 +16,9 @@ import numpy as np
 import torch
 
 from fedse.networks.decoding.decoder import Drawn, Due
-from fedse.networks.decoding.device_random import signed
 from fedse.networks.decoding.graphed_network import GraphedNetwork
 from fedse.networks.decoding.paged_cache import PagedCache
-from fedse.networks.decoding.slot_state import SlotState
+from fedse.networks.decoding.slot_state import SlotState, signed
 from fedse.stopwatch import during
 
 PIECE = 16

@@ -22,6 +22,7 @@ class SlotState:
     """Tokens that the reply may still get, this one included."""
     live: torch.Tensor
     key: torch.Tensor
+    """Of its stream of random numbers (`signed`)."""
     drawn: torch.Tensor
     temperature: torch.Tensor
     adapter: torch.Tensor
@@ -43,3 +44,8 @@ class SlotState:
     def restore(self, copy: Mapping[str, torch.Tensor]) -> None:
         for name, held in copy.items():
             getattr(self, name).copy_(held)
+
+
+def signed(key: int) -> int:
+    """A key of `seeds`, which has 64 bits without a sign, as torch can hold it."""
+    return key - (1 << 64) if key >= 1 << 63 else key

@@ -1,4 +1,4 @@
-"""Attention of a decoding step over keys and values in pages.
+"""Attention over keys and values in pages, of decoding steps and of passes over new text.
 
 A program computes in float32 and looks only at one piece of one conversation, or at a part of its keys. For few
 conversations their keys are read in parts, by several programs at once: one for each would leave the card idle.

@@ -1,7 +1,7 @@
 """The parts of a decoding step that plain PyTorch does in many small pieces, each as one kernel.
 
-Every kernel computes in float32 and looks only at rows of its own. How many rows there are decides how matrix products
-and attention add up, and so the last bits. `tests/networks/plain_kernels.py` says the same in plain PyTorch.
+Kernels compute in float32 (`draw` sums in float64) and look only at rows of their own. How many rows there are decides how
+matrix products and attention add up, and so the last bits. `tests/networks/plain_kernels.py` says the same in plain PyTorch.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ _GAMMA, _MIX, _MIX_AGAIN = (
 
 
 def make_ready(device: torch.device) -> Thread:
-    """Before Triton compiles its first kernel it reads all of itself, which takes seconds: let it, beside other work."""
-    ready = Thread(target=lambda: silu_times(Product(torch.zeros(1, 2, device=device), None)), daemon=True)
+    """Before Triton compiles its first kernel it reads all of itself, which takes seconds: let it, beside other work.
+
+    The end of the process waits for it: a thread that is stopped inside torch would abort the process.
+    """
+    ready = Thread(target=lambda: silu_times(Product(torch.zeros(1, 2, device=device), None)))
     ready.start()
     return ready
 
@@ -263,7 +266,7 @@ def hand_out(
 
 @triton.jit
 def _uniform(key, index):
-    """`device_random.uniform_of` for one stream."""
+    """`seeds.uniform`."""
     state = key.to(tl.uint64, bitcast=True) + (index + 1).to(tl.uint64, bitcast=True) * _GAMMA
     state = (state ^ (state >> 30)) * _MIX
     state = (state ^ (state >> 27)) * _MIX_AGAIN
