@@ -13,6 +13,7 @@ from fedse.networks.decoding.decoder import Decoder, Due
 from fedse.networks.decoding.graphed import GraphedDecoder
 from fedse.networks.decoding.network_forward import NetworkForward
 from fedse.networks.decoding.probe import probe_gap
+from fedse.networks.decoding.product import Product
 from fedse.networks.decoding.slot_state import signed
 from fedse.networks.decoding.stepwise import StepwiseDecoder
 from fedse.policies.transformer import TransformerPolicy
@@ -91,6 +92,23 @@ def test_another_adapter_is_seen_without_building_anew(tiny: Any) -> None:
     assert probe_gap(graphed.model, graphed._decoder) < 1e-4
     assert first != other
     assert played(graphed, tiny.initial_adapter(0), 2) == first
+
+
+def test_many_ranks_are_added_by_a_product_of_their_own(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    left_to_kernels: list[bool] = []
+    silu_times = plain_kernels.silu_times
+
+    def watched(product: Product) -> torch.Tensor:
+        left_to_kernels.append(product.added is not None)
+        return silu_times(product)
+
+    monkeypatch.setattr("fedse.networks.decoding.graphed_network._FEW_RANKS", tiny.options.lora.rank - 1)
+    monkeypatch.setattr(plain_kernels, "silu_times", watched)
+    adapter = stirred(tiny)
+    assert played(Graphed(tiny, slots=3, reply_tokens=4), adapter, 1) == played(
+        TransformerPolicy(tiny, slots=3, reply_tokens=4), adapter, 1
+    )
+    assert left_to_kernels and not any(left_to_kernels)
 
 
 @pytest.mark.slow
