@@ -51,7 +51,7 @@ def rows(result: Any, *keys: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("word", METHODS)
 def test_a_word_is_written_out_and_read_back(word: Any, make: Make, tmp_path: Path) -> None:
-    experiment = make(method=word)
+    experiment = make(method=word, rounds=20)
     for key, value in METHODS[word].items():
         found = getattr(experiment, key)
         assert getattr(found, "name", found) == value
@@ -64,6 +64,7 @@ def test_switches_without_a_word_find_their_word(make: Make) -> None:
     assert make(exploring=False, sharing="none").method == "local"
     assert make(pooled=True).method == "centralized_se"
     assert make(exploring=False, aggregator="size_weighted").method == "fedit"
+    assert make(rounds=1, mix={"name": "specialists", "rounds": 1}).method == "specialist_generalist"
     mixture = make(exploring=False)
     assert mixture.method is None
     assert Experiment.model_validate(mixture.model_dump(mode="json")) == mixture

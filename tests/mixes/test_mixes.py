@@ -23,6 +23,7 @@ from fedse.experiments.transfer import BEGINNING, SHARED, transfer
 from fedse.mixes.blend import Blend
 from fedse.mixes.fedalt import FedAlt
 from fedse.mixes.feddpa import FedDpa
+from fedse.mixes.specialists import Specialists
 from fedse.types import Adapter, Lesson, Sent
 
 A, B = "m.lora_A.weight", "m.lora_B.weight"
@@ -80,6 +81,36 @@ def test_blend_lies_between_the_broadcast_adapter_and_the_own_one() -> None:
     assert falling.compose(Sent(broadcast, 5), {}).digest() == broadcast.digest()
 
 
+def test_specialists_go_on_with_their_own_adapters_until_they_are_joined() -> None:
+    own, broadcast = pair(0), Adapter(pair(1), {})
+    mix = Specialists("me", 0, rounds=2)
+    begun = [mix.compose(Sent(broadcast, behind), {} if behind == 0 else own).digest() for behind in range(4)]
+    assert begun == [broadcast.digest(), Adapter(own, {}).digest(), broadcast.digest(), broadcast.digest()]
+
+
+def test_specialists_play_as_sites_alone_until_they_are_joined(
+    factored: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    method = {"method": "specialist_generalist", "mix": {"name": "specialists", "rounds": 2}}
+    together = fedse.run(factored(**method), tmp_path / "together")
+    alone = fedse.run(factored(method="local_se"), tmp_path / "alone")
+    for number, same in ((1, True), (2, True), (3, False)):
+        ours, theirs = (
+            json.loads((run.folder / f"rounds/{number:04d}/report.json").read_text()) for run in (together, alone)
+        )
+        assert [(row["successes"], row["steps"]) for row in ours["evaluation"]["worlds"]] != [] and (
+            ours["evaluation"]["worlds"] == theirs["evaluation"]["worlds"]
+        ) is same, f"round {number}"
+        if number < 3:
+            assert {name: entry["counts"] for name, entry in ours["clients"].items()} == {
+                name: entry["counts"] for name, entry in theirs["clients"].items()
+            }
+    joined = read_adapter(together.folder / "rounds/0002/adapter")
+    for name, tensor in joined.tensors.items():
+        own = [read_adapter(alone.folder / f"clients/{site}/adapters/0002").tensors[name] for site in ("east", "west")]
+        np.testing.assert_allclose(tensor, (own[0] + own[1]) / 2, atol=1e-6)
+
+
 def test_feddpa_trains_the_own_adapter_beside_the_shared_one_and_then_the_shared_one_alone() -> None:
     broadcast = Adapter(pair(1), {"r": 2})
     mix = FedDpa("me", 0, rank=3, weight=0.25)
@@ -113,6 +144,7 @@ MIXES: dict[str, dict[str, Any]] = {
     "fedalt": {"name": "fedalt"},
     "feddpa": {"name": "feddpa", "rank": 2},
     "blend": {"name": "blend", "share": {"from": 1.0, "to": 0.0, "over": 3}},
+    "specialists": {"name": "specialists", "rounds": 1},
 }
 
 
@@ -190,6 +222,8 @@ def test_two_lessons_a_round_count_both_their_steps(factored: Callable[..., Expe
     [
         ({"mix": "fedalt", "aggregator": "fedexp"}, "use `aggregator: mean`"),
         ({"mix": "blend", "method": "local_se"}, "leave `mix` out"),
+        ({"mix": {"name": "specialists", "rounds": 4}}, "ends before they are joined"),
+        ({"method": "local_se", "mix": {"name": "specialists", "rounds": 1}}, "leave `mix` out"),
         ({"mix": {"name": "blend", "share": 1.5}}, "mix.share: input should be less than or equal to 1, got 1.5"),
     ],
 )

@@ -9,6 +9,7 @@
 | `fedit` | yes | no | all | no | federated on what buffers begin with; mean weighted by the amount of data |
 | `local_se` | yes | yes | none | no | self-evolution of each client by itself |
 | `centralized_se` | yes | yes | all | yes | self-evolution of one client with all worlds |
+| `specialist_generalist` | yes | yes | all | no | each client by itself, then the paper's method; `mix: specialists` |
 
 All of them play, learn and measure by the same loop for the same number of rounds. `exploration.tasks` counts for each
 world, so a pooled client explores as much as the clients it stands for together.
@@ -21,7 +22,9 @@ from typing import Any, Literal
 
 from pydantic_core import PydanticCustomError
 
-Method = Literal["fed_se", "pretrained", "local", "centralized", "fedit", "local_se", "centralized_se"]
+Method = Literal[
+    "fed_se", "pretrained", "local", "centralized", "fedit", "local_se", "centralized_se", "specialist_generalist"
+]
 Sharing = Literal["all", "none"]
 
 
@@ -37,6 +40,7 @@ METHODS: dict[Method, dict[str, Any]] = {
     "fedit": {**_switches(True, False, "all", False), "aggregator": "size_weighted"},
     "local_se": _switches(True, True, "none", False),
     "centralized_se": _switches(True, True, "all", True),
+    "specialist_generalist": {**_switches(True, True, "all", False), "mix": "specialists"},
 }
 
 
@@ -71,10 +75,9 @@ def in_words(experiment: Any) -> str:
 
 
 def _word_of(content: Mapping[str, Any]) -> Method | None:
-    given = {**METHODS["fed_se"], "aggregator": "mean", **content}
-    return next(
-        (word for word, meaning in METHODS.items() if all(_name(given[key]) == meaning[key] for key in meaning)), None
-    )
+    given = {**METHODS["fed_se"], "aggregator": "mean", "mix": "broadcast", **content}
+    fitting = [word for word, meaning in METHODS.items() if all(_name(given[key]) == meaning[key] for key in meaning)]
+    return max(fitting, key=lambda word: len(METHODS[word]), default=None)
 
 
 def _name(value: Any) -> Any:

@@ -85,6 +85,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "feddpa": "fedse.mixes.feddpa:FedDpa",
         "fedalt": "fedse.mixes.fedalt:FedAlt",
         "blend": "fedse.mixes.blend:Blend",
+        "specialists": "fedse.mixes.specialists:Specialists",
         "clustered": "fedse.mixes.clustered:Clustered",
         "common_step": "fedse.mixes.common_step:CommonStep",
         "defer_to_best": "fedse.mixes.defer_to_best:DeferToBest",

@@ -14,6 +14,8 @@ def check_mix(experiment: ExperimentKeys) -> None:
         raise ValueError(
             f"`mix: {mix.name}` mixes with what others send, and with `sharing: none` nobody sends: leave `mix` out"
         )
+    if capability(mix, "begins_alone"):
+        _check_beginning(experiment)
     if capability(mix, "needs_plain_mean") and not capability(experiment.aggregator, "plain_mean"):
         raise ValueError(
             f"`mix: {mix.name}` takes its own share out of the mean, and the aggregator is "
@@ -21,6 +23,15 @@ def check_mix(experiment: ExperimentKeys) -> None:
         )
     if experiment.has_library and not experiment.aggregator.foreign:
         _check_library(experiment)
+
+
+def _check_beginning(experiment: ExperimentKeys) -> None:
+    alone = build("mix", experiment.mix, "anybody", experiment.seed).rounds
+    if experiment.learning and 0 < experiment.rounds < alone:
+        raise ValueError(
+            f"`mix: {experiment.mix.name}` leaves everybody alone for {alone} rounds, and `rounds: {experiment.rounds}` "
+            "ends before they are joined: set `mix.rounds` lower, or use `method: local_se`"
+        )
 
 
 def _check_library(experiment: ExperimentKeys) -> None:
