@@ -30,7 +30,7 @@ class BlendOptions(PluginOptions):
 class Blend(Broadcast):
     """A client's own adapter, drawn towards the broadcast one at the beginning of each round."""
 
-    Options = BlendOptions
+    Options: type[PluginOptions] = BlendOptions
     needs_others = True
     own_mixture = True
 
