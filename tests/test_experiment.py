@@ -92,7 +92,7 @@ def test_a_value_of_a_worlds_option_is_checked_under_its_own_path(tmp_path: Path
             "exploration: a group of keys is expected here, as in `exploration: {tasks: 50}` (how much clients explore), g",
         ),
         ("promotion: yes", "a group of keys is expected here, as in `promotion: {drop: 0.1}`"),
-        ("method: localse", "'local_se' or 'centralized_se', got 'localse'; did you mean 'local_se'?"),
+        ("method: localse", "'centralized_se' or 'specialist_generalist', got 'localse'; did you mean 'local_se'?"),
         ("nothing_like_it: 3", "nothing_like_it: unknown key; known keys: name, seed, method"),
         ("filter: 3", "filter: expected the name of a filter, a class, or a mapping with 'name', got 3."),
         ("filter: {name: 3}", "filter: expected the name of a filter"),
