@@ -65,6 +65,7 @@ def test_switches_without_a_word_find_their_word(make: Make) -> None:
     assert make(pooled=True).method == "centralized_se"
     assert make(exploring=False, aggregator="size_weighted").method == "fedit"
     assert make(rounds=1, mix={"name": "specialists", "rounds": 1}).method == "specialist_generalist"
+    assert make(rounds=4, method="specialist_generalist", mix={"rounds": 3}).mix.options == {"rounds": 3}
     mixture = make(exploring=False)
     assert mixture.method is None
     assert Experiment.model_validate(mixture.model_dump(mode="json")) == mixture

@@ -28,7 +28,8 @@ def _summary(successes: int, episodes: int = 10) -> dict[str, Any]:
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
     """Two rounds: the reports measure the adapters that entered them, one evaluation the last."""
-    run = RunFolder.create(tmp_path / "probe", "name: probe\n", "digest")
+    experiment = "name: probe\nmodel: table\npolicy: table\nlearner: table\nclients: {east: {worlds: [maze]}}\n"
+    run = RunFolder.create(tmp_path / "probe", experiment, "digest")
     run.save_round(0, "d0", lambda folder: None)
     for number in (1, 2):
         report = {"evaluation": {"adapter_of_round": number - 1, **_summary(number)}}

@@ -16,6 +16,7 @@ import fedse
 from factored_table import FactoredLearner
 from fedse.adapters.files import read_adapter
 from fedse.cli import app
+from fedse.cli.rounds import chosen_round
 from fedse.errors import BadInput
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import open_run
@@ -24,8 +25,11 @@ from fedse.mixes.blend import Blend
 from fedse.mixes.fedalt import FedAlt
 from fedse.mixes.feddpa import FedDpa
 from fedse.mixes.specialists import Specialists
+from fedse.runs.reading import RunView
 from fedse.types import Adapter, Lesson, Sent
+from short_maze import SHORT_MAZE
 
+LATE_WEST = {"east": {"worlds": [SHORT_MAZE]}, "west": {"worlds": [SHORT_MAZE], "joins": 2}}
 A, B = "m.lora_A.weight", "m.lora_B.weight"
 OTHER_A, OTHER_B = "m.lora_A.residual.weight", "m.lora_B.residual.weight"
 OWN_A, OWN_B = "m.lora_A.personal.weight", "m.lora_B.personal.weight"
@@ -109,6 +113,33 @@ def test_specialists_play_as_sites_alone_until_they_are_joined(
     for name, tensor in joined.tensors.items():
         own = [read_adapter(alone.folder / f"clients/{site}/adapters/0002").tensors[name] for site in ("east", "west")]
         np.testing.assert_allclose(tensor, (own[0] + own[1]) / 2, atol=1e-6)
+
+
+def test_a_specialist_that_has_learned_nothing_yet_is_alone_as_well(
+    factored: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    west = {"worlds": [{**SHORT_MAZE, "turn_limit": 12}], "start": "none"}
+    settings = {"clients": {"east": {"worlds": [SHORT_MAZE]}, "west": west}, "exploration": {"tasks": 1}}
+    method = {"method": "specialist_generalist", "mix": {"rounds": 3}}
+    together = fedse.run(factored(**settings, **method), tmp_path / "together")
+    alone = fedse.run(factored(**settings, method="local_se"), tmp_path / "alone")
+    for number in (1, 2, 3):
+        ours, theirs = (
+            json.loads((run.folder / f"rounds/{number:04d}/report.json").read_text()) for run in (together, alone)
+        )
+        assert ours["clients"]["west"]["counts"] == theirs["clients"]["west"]["counts"], f"round {number}"
+        assert ours["clients"]["west"]["metrics"] == {}, "it must not have learned"
+        assert ours["evaluation"]["worlds"] == theirs["evaluation"]["worlds"], f"round {number}"
+
+
+def test_rounds_in_which_everybody_was_alone_are_no_best_round_of_the_shared_adapter(
+    factored: Callable[..., Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunView.existing(fedse.run(factored(mix={"name": "specialists", "rounds": 2}), tmp_path).folder)
+    falling = [{"client": "east", "adapter": number, "success": 1 - number / 9} for number in range(4)]
+    monkeypatch.setattr("fedse.evaluation.best_round.curves", lambda _: {"maze": falling})
+    assert chosen_round(run, "best") == 2
+    assert chosen_round(run, "best", "east") == 0
 
 
 def test_feddpa_trains_the_own_adapter_beside_the_shared_one_and_then_the_shared_one_alone() -> None:
@@ -223,6 +254,13 @@ def test_two_lessons_a_round_count_both_their_steps(factored: Callable[..., Expe
         ({"mix": "fedalt", "aggregator": "fedexp"}, "use `aggregator: mean`"),
         ({"mix": "blend", "method": "local_se"}, "leave `mix` out"),
         ({"mix": {"name": "specialists", "rounds": 4}}, "ends before they are joined"),
+        ({"mix": {"name": "specialists", "rounds": 1}, "participation": {"fraction": 0.5}}, "leaves clients out"),
+        ({"mix": {"name": "specialists", "rounds": 2}, "clients": LATE_WEST}, "'west' has `joins: 2`"),
+        ({"mix": {"name": "specialists", "rounds": 1}, "aggregator": "ffa_lora"}, "do not train and send both factors"),
+        ({"mix": {"name": "specialists", "rounds": 1}, "aggregator": "fedsvd"}, "do not train and send both factors"),
+        ({"mix": {"name": "specialists", "rounds": 1}, "aggregator": "tsv_merge"}, "sent further ranks"),
+        ({"mix": "blend", "aggregator": "fedsa_lora"}, "clients keep a factor"),
+        ({"mix": "blend", "aggregator": "flora"}, "sent further ranks"),
         ({"method": "local_se", "mix": {"name": "specialists", "rounds": 1}}, "leave `mix` out"),
         ({"mix": {"name": "blend", "share": 1.5}}, "mix.share: input should be less than or equal to 1, got 1.5"),
     ],

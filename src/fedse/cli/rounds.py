@@ -28,7 +28,19 @@ def chosen_round(folder: RunView, wanted: str, client: str = "") -> int:
     if not wanted:
         return folder.last_round() or 0
     if wanted == BEST:
-        return best_round(folder, client)
+        return best_round(folder, client, 0 if client else _first_shared(folder))
     if not (wanted.isascii() and wanted.isdigit() and len(wanted) < 10):
         raise BadInput(f"--round {wanted}: give the number of a round, or `{BEST}`.")
     return int(wanted)
+
+
+def _first_shared(folder: RunView) -> int:
+    """The first round whose shared adapter anybody played with: before it a mix may leave everybody alone."""
+    from fedse.experiments.options import experiment_of
+    from fedse.plugins import build, capability
+
+    experiment = experiment_of(folder.path, stored=True)
+    if experiment.sharing == "none" or not capability(experiment.mix, "begins_alone"):
+        return 0
+    rounds: int = build("mix", experiment.mix, "anybody", experiment.seed).rounds
+    return rounds

@@ -92,9 +92,10 @@ class ClientAdapters:
 
     def leaving(self, task: RoundTask, start: Adapter, learned: Adapter | None, found: Tensors) -> Vector | None:
         """Keep what stays; the packed rest, or None where nothing was learned or nothing is shared."""
-        if learned is not None:
-            stays = private(learned, self.plan.in_round(task.round)).tensors
-            kept = arrays(self.mix.keep(learned), "mix, `keep`") if self.own is None else {}
+        ended = start if learned is None and getattr(self.mix, "keeps_unlearned", False) else learned
+        if ended is not None:
+            stays = private(ended, self.plan.in_round(task.round)).tensors
+            kept = arrays(self.mix.keep(ended), "mix, `keep`") if self.own is None else {}
             self._private.keep(task.round, {**stays, **kept, **found}, began_with(self.mix, _sent(task).adapter))
         if self.own is not None:
             self.own.write(task.round, start if learned is None else learned)

@@ -7,10 +7,11 @@ from fedse.evaluation.curves import curves
 from fedse.runs.reading import RunView
 
 
-def best_round(run: RunView, client: str = "") -> int:
-    """By the mean over worlds, or over those of one client; the earliest of several. Rounds in which one of them was not
-    measured do not count. The tasks are those that were played on the way (`evaluation.tasks_per_round`)."""
-    rows = [row for world in curves(run).values() for row in world if client in ("", row["client"])]
+def best_round(run: RunView, client: str = "", first: int = 0) -> int:
+    """By the mean over worlds, or over those of one client; the earliest of several, from `first` on. Rounds in which one of
+    them was not measured do not count. The tasks are those that were played on the way (`evaluation.tasks_per_round`)."""
+    measured = (row for world in curves(run).values() for row in world if row["adapter"] >= first)
+    rows = [row for row in measured if client in ("", row["client"])]
     shares: dict[int, list[float]] = {}
     for row in rows:
         if row["success"] is not None:

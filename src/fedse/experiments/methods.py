@@ -55,6 +55,7 @@ def expand(content: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(word, str) or word not in METHODS:
         return dict(content)  # Named as unknown by whoever checks the key.
     meaning = METHODS[word]
+    content = {key: _named(value, meaning.get(key)) for key, value in content.items()}
     for key, value in meaning.items():
         if key in content and _name(content[key]) != value:
             raise PydanticCustomError(
@@ -78,6 +79,11 @@ def _word_of(content: Mapping[str, Any]) -> Method | None:
     given = {**METHODS["fed_se"], "aggregator": "mean", "mix": "broadcast", **content}
     fitting = [word for word, meaning in METHODS.items() if all(_name(given[key]) == meaning[key] for key in meaning)]
     return max(fitting, key=lambda word: len(METHODS[word]), default=None)
+
+
+def _named(value: Any, meant: Any) -> Any:
+    """Options of what the word means, which need not be named again."""
+    return {"name": meant, **value} if isinstance(meant, str) and isinstance(value, Mapping) else value
 
 
 def _name(value: Any) -> Any:

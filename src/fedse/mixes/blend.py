@@ -33,6 +33,8 @@ class Blend(Broadcast):
     Options: type[PluginOptions] = BlendOptions
     needs_others = True
     own_mixture = True
+    needs_whole_adapters = True
+    keeps_unlearned = True
 
     def __init__(self, client: str, seed: int, share: float | Ramp = 0.5) -> None:
         super().__init__(client, seed)

@@ -3,9 +3,11 @@ one adapter for all goes on from there.
 
     begin = own adapter in the first `rounds` rounds, the broadcast adapter in every later one
 
-What joins the specialists is the aggregator, after round `rounds`. A site's buffer keeps what its specialist has found, so
-that the adapter for all learns from more successes than it would have found itself. SEAgent (arXiv 2508.04700) trains its
-generalist on what the specialists have found, in one place; here that stays at the sites.
+What joins the specialists is the aggregator, after round `rounds`. One that counts changes from the adapter that it
+broadcast, as momentum does, counts from one that nobody began with: this is for `mean` and its like. A site's buffer keeps
+what its specialist has found, so that the adapter for all learns from more successes than it would have found itself.
+SEAgent (arXiv 2508.04700) trains its generalist on what the specialists have found, in one place; here that stays at the
+sites. A client that is missing in round 1 begins with what is broadcast.
 Cost: traffic as `broadcast`, though with a plain mean only the last of the first rounds matters; the client keeps its own
 adapter of each round.
 """

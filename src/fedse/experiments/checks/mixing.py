@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedse.adapters.plan import plan_of, withholds
+from fedse.adapters.plan import TensorPlan, plan_of, withholds
 from fedse.experiments.keys import ExperimentKeys
 from fedse.plugins import build, capability
 
@@ -21,20 +21,38 @@ def check_mix(experiment: ExperimentKeys) -> None:
             f"`mix: {mix.name}` takes its own share out of the mean, and the aggregator is "
             f"'{experiment.aggregator.name}': use `aggregator: mean`"
         )
-    if experiment.has_library and not experiment.aggregator.foreign:
-        _check_library(experiment)
+    if (experiment.has_library or capability(mix, "needs_whole_adapters")) and not experiment.aggregator.foreign:
+        _check_whole_adapters(experiment)
 
 
 def _check_beginning(experiment: ExperimentKeys) -> None:
+    """Everybody has to evolve alone from the first round on, and what is joined has to be what everybody became."""
+    mix, aggregator = experiment.mix.name, experiment.aggregator.name
     alone = build("mix", experiment.mix, "anybody", experiment.seed).rounds
     if experiment.learning and 0 < experiment.rounds < alone:
         raise ValueError(
-            f"`mix: {experiment.mix.name}` leaves everybody alone for {alone} rounds, and `rounds: {experiment.rounds}` "
-            "ends before they are joined: set `mix.rounds` lower, or use `method: local_se`"
+            f"`mix: {mix}` leaves everybody alone for {alone} rounds, and `rounds: {experiment.rounds}` ends before they are "
+            "joined: set `mix.rounds` lower, or use `method: local_se`"
+        )
+    if experiment.participation.fraction < 1:
+        raise ValueError(
+            f"`mix: {mix}` joins what everybody has become in round {alone}, and `participation.fraction` leaves clients "
+            "out of a round: leave it out"
+        )
+    for client, options in experiment.clients.items():
+        if 1 < options.joins <= alone:
+            raise ValueError(
+                f"client '{client}' has `joins: {options.joins}`, and with `mix: {mix}` everybody evolves alone from round 1 "
+                f"to round {alone}: let it join in round 1, or after round {alone}"
+            )
+    if not experiment.aggregator.foreign and plan_of(build("aggregator", experiment.aggregator)) != TensorPlan():
+        raise ValueError(
+            f"`mix: {mix}` joins whole adapters, and with `aggregator: {aggregator}` clients do not train and send both "
+            "factors in every round: use an aggregator such as `mean`"
         )
 
 
-def _check_library(experiment: ExperimentKeys) -> None:
+def _check_whole_adapters(experiment: ExperimentKeys) -> None:
     """What a client sends has to be all that it learned, on top of what everybody has."""
     aggregator = build("aggregator", experiment.aggregator)
     if withholds(plan_of(aggregator)) or getattr(aggregator, "adds_ranks", False):
