@@ -53,15 +53,15 @@ def measured(file: Path, runs: int, settings: Sequence[str], folder: Path) -> di
         for seed in range(1, runs + 1):
             log = until_the_end.enter_context((folder / f"seed_{seed}.log").open("w"))
             processes.append(begun(file, seed, settings, folder, log))
-        while any(process.poll() is None for process in processes):
+        codes: list[int | None] = [None]
+        while None in codes and not any(codes):
             most = max(most, memory_taken())
             time.sleep(1)
+            codes = [process.poll() for process in processes]
     took = time.monotonic() - begun_at
-    for seed, process in enumerate(processes, start=1):
-        if process.returncode:
-            raise SystemExit(
-                f"seed {seed} ended with {process.returncode}:\n{(folder / f'seed_{seed}.log').read_text()}"
-            )
+    for seed, code in enumerate(codes, start=1):
+        if code:
+            raise SystemExit(f"seed {seed} ended with {code}:\n{(folder / f'seed_{seed}.log').read_text()}")
     seconds = {f"seed_{seed}": rounds_of(folder / f"seed_{seed}") for seed in range(1, runs + 1)}
     if not all(seconds.values()):
         raise SystemExit(
@@ -107,6 +107,10 @@ def main() -> None:
     given = options.parse_args()
     if given.rounds is not None and given.rounds < 1:
         options.error("--rounds: at least one round is timed.")
+    if given.runs < 1:
+        options.error("--runs: at least one run is timed.")
+    if own := [change for change in given.set if change.partition("=")[0] in ("name", "seed")]:
+        options.error(f"--set {own[0]}: runs are told apart by their names and seeds, which are given here.")
     settings = [*given.set, *([f"rounds={given.rounds}"] if given.rounds else [])]
     with tempfile.TemporaryDirectory(prefix="fedse-side-by-side-") as temporary:
         found = measured(given.file, given.runs, settings, given.keep or Path(temporary))

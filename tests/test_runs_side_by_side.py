@@ -51,3 +51,12 @@ def test_runs_at_the_same_time_are_timed_round_by_round(table_file: Path, tmp_pa
 def test_runs_that_fail_or_cannot_be_timed_are_told(setting: str, told: str, table_file: Path, tmp_path: Path) -> None:
     done = measured(table_file, tmp_path / "runs", "--set", setting)
     assert done.returncode and told in done.stderr
+
+
+@pytest.mark.parametrize(("given", "told"), [(["--set", "name=mine"], "told apart"), (["--runs", "0"], "at least one run")])
+def test_what_would_be_found_out_after_hours_is_refused_at_once(
+    given: list[str], told: str, table_file: Path, tmp_path: Path
+) -> None:
+    done = measured(table_file, tmp_path / "runs", *given)
+    assert done.returncode == 2 and told in done.stderr
+    assert not (tmp_path / "runs").exists()

@@ -220,6 +220,8 @@ def test_a_rounded_base_without_the_library_says_what_to_install(folder: Path, m
         ("raise ModuleNotFoundError('no module') from AttributeError('no language')", "AttributeError: no language"),
         # As with two libraries whose versions do not go together.
         ("from json import nothing", "ImportError: cannot import name 'nothing' from 'json'"),
+        # As with a library of CUDA's that is missing.
+        ("raise OSError('libcudart.so.12: cannot open')", "OSError: libcudart.so.12: cannot open"),
     ],
 )
 def test_libraries_that_are_there_but_broken_are_not_called_missing(

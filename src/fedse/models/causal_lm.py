@@ -71,7 +71,7 @@ class CausalLM:
         try:
             import peft
             import torch
-        except ImportError as error:
+        except (ImportError, OSError) as error:  # The latter where a library of CUDA's cannot be loaded.
             if isinstance(error, ModuleNotFoundError) and error.name and not _is_there(error.name):
                 raise MissingExtra("a language model", error.name, "model") from error
             raise BadInput(
