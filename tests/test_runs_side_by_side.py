@@ -53,7 +53,9 @@ def test_runs_that_fail_or_cannot_be_timed_are_told(setting: str, told: str, tab
     assert done.returncode and told in done.stderr
 
 
-@pytest.mark.parametrize(("given", "told"), [(["--set", "name=mine"], "told apart"), (["--runs", "0"], "at least one run")])
+@pytest.mark.parametrize(
+    ("given", "told"), [(["--set", "name=mine"], "told apart"), (["--runs", "0"], "at least one run")]
+)
 def test_what_would_be_found_out_after_hours_is_refused_at_once(
     given: list[str], told: str, table_file: Path, tmp_path: Path
 ) -> None:

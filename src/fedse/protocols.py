@@ -285,8 +285,9 @@ class Mix(Protocol):
     `plain_mean = True`; one whose clients do not simply add what they keep to what they are sent, so that an adapter cannot
     be tried at other clients, with `own_mixture = True`; one that needs the adapter that each client sent last
     (`sent.library`) with `needs_library = True`; one that mixes whole adapters, so that clients have to send all that they
-    train and be sent no further ranks, with `needs_whole_adapters = True`; one that keeps what its client ended a round with,
-    even if nothing was learned in it, with `keeps_unlearned = True`. It may play before it composes (`clients.trials.TriesOut`).
+    train and be sent no further ranks, with `needs_whole_adapters = True`; one that keeps what its client ended a round
+    with, even if nothing was learned in it, with `keeps_unlearned = True`. It may play before it composes
+    (`clients.trials.TriesOut`).
     """
 
     def compose(self, sent: Sent, kept: Tensors) -> Adapter:

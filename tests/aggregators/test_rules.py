@@ -236,3 +236,9 @@ def test_a_trimmed_mean_tells_how_many_it_left_out() -> None:
     assert TrimmedMean().advice(5) == "" and TrimmedMean(share=0.0).advice(4) == ""
     for clients, out in ((4, 0.0), (5, 1.0), (10, 2.0)):
         assert TrimmedMean().aggregate(STATE, updates(drawn(clients)))[1] == {"trimmed": out}
+
+
+@pytest.mark.parametrize("rule", [NormBounded, BoundedMomentum])
+def test_a_rule_that_has_nobody_to_compare_with_says_so(rule: Any) -> None:
+    assert "one sends in a round, so it bounds nothing" in rule().advice(1)
+    assert rule().advice(2) == rule(bound=0.5).advice(1) == ""

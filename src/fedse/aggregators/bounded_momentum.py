@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from fedse.aggregators.fedavgm import FedAvgM, FedAvgMOptions
-from fedse.aggregators.norm_bounded import bounded_mean_change
+from fedse.aggregators.norm_bounded import bounded_by_itself, bounded_mean_change
 from fedse.aggregators.rule import EQUAL_UPDATES, ONLY_THE_SUM
 from fedse.aggregators.server_optimiser import Change
 from fedse.protocols import StoredUpdate
@@ -44,3 +44,6 @@ class BoundedMomentum(FedAvgM):
 
     def mean_change(self, broadcast: Vector, updates: Sequence[StoredUpdate]) -> tuple[Change, dict[str, float]]:
         return bounded_mean_change(broadcast, updates, self.options.bound)
+
+    def advice(self, clients: int) -> str:
+        return bounded_by_itself("bounded_momentum", clients, self.options.bound)

@@ -45,6 +45,19 @@ class NormBounded(Rule):
         change, numbers = bounded_mean_change(broadcast, updates, self.bound)
         return self.following(state, (broadcast + change).astype(np.float32)), numbers
 
+    def advice(self, clients: int) -> str:
+        return bounded_by_itself("norm_bounded", clients, self.bound)
+
+
+def bounded_by_itself(rule: str, clients: int, bound: float | None) -> str:
+    """A sentence for the user where the bound of the only client of a round is its own length."""
+    if clients > 1 or bound is not None:
+        return ""
+    return (
+        f"{rule} compares the clients of a round with each other, and one sends in a round, so it bounds nothing: set "
+        "aggregator.bound, or ask more clients."
+    )
+
 
 def bounded_mean_change(
     broadcast: Vector, updates: Sequence[StoredUpdate], bound: float | None

@@ -31,8 +31,8 @@ def _check_beginning(experiment: ExperimentKeys) -> None:
     alone = build("mix", experiment.mix, "anybody", experiment.seed).rounds
     if experiment.learning and 0 < experiment.rounds < alone:
         raise ValueError(
-            f"`mix: {mix}` leaves everybody alone for {alone} rounds, and `rounds: {experiment.rounds}` ends before they are "
-            "joined: set `mix.rounds` lower, or use `method: local_se`"
+            f"`mix: {mix}` leaves everybody alone for {alone} rounds, and `rounds: {experiment.rounds}` ends before they "
+            "are joined: set `mix.rounds` lower, or use `method: local_se`"
         )
     if experiment.participation.fraction < 1:
         raise ValueError(
@@ -42,8 +42,8 @@ def _check_beginning(experiment: ExperimentKeys) -> None:
     for client, options in experiment.clients.items():
         if 1 < options.joins <= alone:
             raise ValueError(
-                f"client '{client}' has `joins: {options.joins}`, and with `mix: {mix}` everybody evolves alone from round 1 "
-                f"to round {alone}: let it join in round 1, or after round {alone}"
+                f"client '{client}' has `joins: {options.joins}`, and with `mix: {mix}` everybody evolves alone from "
+                f"round 1 to round {alone}: let it join in round 1, or after round {alone}"
             )
     if not experiment.aggregator.foreign and plan_of(build("aggregator", experiment.aggregator)) != TensorPlan():
         raise ValueError(
