@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedse.adapters import stored
 from fedse.adapters.packing import pack, slices
 from fedse.adapters.stored import UpdateFile, store_update
 from fedse.aggregators import diagnostics
@@ -155,7 +156,9 @@ def test_opposite_updates_cancel_without_a_division_by_zero(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("clients", [1, 3])
-def test_each_tensor_of_each_update_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clients: int) -> None:
+def test_updates_are_read_once_and_in_pieces_as_large_as_memory_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clients: int
+) -> None:
     """A piece of a file takes as long to open as to compute with, and a GPU in the same process waits for it."""
     broadcast, read = _adapter(99), UpdateFile.read
     pieces: list[tuple[str, int, int | None]] = []
@@ -165,7 +168,13 @@ def test_each_tensor_of_each_update_is_read_once(tmp_path: Path, monkeypatch: py
         return read(update, start, stop)
 
     monkeypatch.setattr(UpdateFile, "read", noted)
-    diagnose(broadcast, _stored([_adapter(seed) for seed in range(clients)], tmp_path))
+    updates = _stored([_adapter(seed) for seed in range(clients)], tmp_path)
+    found = diagnose(broadcast, updates)
+    assert sorted(client for client, start, _ in pieces if start == 0) == [update.client for update in updates]
+    assert len(pieces) == clients
+    pieces.clear()
+    monkeypatch.setattr(stored, "AHEAD", 0)
+    assert diagnose(broadcast, updates) == found
     wanted = [
         (f"c{client:02d}", start, stop) for client in range(clients) for *_, start, stop in slices(broadcast.layout)
     ]

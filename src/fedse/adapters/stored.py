@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from fedse.protocols import StoredUpdate
 from fedse.stopwatch import during
 from fedse.storage import atomic
 from fedse.types import ClientUpdate, Layout, Vector
+
+AHEAD = 1 << 21
+"""Values that are read ahead, of all updates together."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,28 @@ class UpdateFile:
         count = -1 if stop is None else max(0, min(stop, self.values) - start)
         with during("disk"):
             return np.fromfile(self.path, dtype=np.float32, count=count, offset=self.header + 4 * start)
+
+
+class ReadAhead:
+    """Reads what comes next along with each piece. Where pieces are asked for in their order, and each is small, opening the
+    file for every one of them would take as long as what is computed from it."""
+
+    def __init__(self, update: StoredUpdate, values: int) -> None:
+        self._update = update
+        self._values = values
+        self._start = 0
+        self._held: Vector = np.zeros(0, dtype=np.float32)
+
+    def read(self, start: int, stop: int) -> Vector:
+        """A piece of the vector, which nobody may write to."""
+        if start < self._start or stop > self._start + len(self._held):
+            self._start, self._held = start, self._update.read(start, max(stop, start + self._values))
+        return self._held[start - self._start : stop - self._start]
+
+
+def read_ahead(updates: Sequence[StoredUpdate]) -> list[ReadAhead]:
+    """All updates, with so much in memory as does not grow with their number."""
+    return [ReadAhead(update, AHEAD // len(updates)) for update in updates]
 
 
 def store_update(update: ClientUpdate, folder: Path) -> UpdateFile:

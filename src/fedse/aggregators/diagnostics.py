@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedse.adapters.packing import modules, pack
+from fedse.adapters.stored import ReadAhead, read_ahead
 from fedse.aggregators.subspaces import MeanDistances
 from fedse.protocols import StoredUpdate
 from fedse.seeds import generator
@@ -72,8 +73,7 @@ def _ratio(value: Any, by: Any) -> Any:
 
 
 class _Exact:
-    """What compares all updates with each other. Each tensor of each update is read once: opening a file for a piece of it
-    takes as long as all that is computed from the piece."""
+    """What compares all updates with each other. Each tensor of each update is read once."""
 
     def __init__(self, broadcast: Adapter, updates: Sequence[StoredUpdate]) -> None:
         self.products = np.zeros((len(updates), len(updates)))
@@ -81,12 +81,10 @@ class _Exact:
         self.distances = MeanDistances()
         """Between the changes of B."""
         self._lost = self._whole = 0.0
-        start = pack(broadcast)
+        start, ahead = pack(broadcast), read_ahead(updates)
         for module in modules(broadcast.layout):
-            # One module of all clients is in memory at a time.
-            tensors = {
-                name: np.stack([_factors(update, where) for update in updates]) for name, where in module.items()
-            }
+            # One module of all clients is in memory at a time, and what is read ahead.
+            tensors = {name: np.stack([_factors(update, where) for update in ahead]) for name, where in module.items()}
             for name, (shape, begin, end) in module.items():
                 self._take_changes(name, tensors[name] - start[begin:end].reshape(shape))
             if "A" in tensors and "B" in tensors:
@@ -99,9 +97,11 @@ class _Exact:
             self.distances.add(list(changes))
 
     def _take_pair(self, up: Matrix, down: Matrix) -> None:
-        self._whole += _squared_norm_of_mean_product(up, down)
+        ups, downs = _inner_products(up.transpose(0, 2, 1)), _inner_products(down)
+        # || sum_k U_k V_k ||^2 = trace((U^T U)(V V^T)) for the factors side by side.
+        self._whole += float(np.sum(ups * downs)) / len(up) ** 2
         # The difference is itself a mean of products: those of the factors' deviations from their means.
-        self._lost += _squared_norm_of_mean_product(up - up.mean(axis=0), down - down.mean(axis=0))
+        self._lost += float(np.sum(_of_deviations(ups) * _of_deviations(downs))) / len(up) ** 2
 
     @property
     def gap(self) -> float | None:
@@ -127,28 +127,35 @@ def _pairs(broadcast: Adapter) -> Iterator[tuple[tuple[tuple[int, ...], int, int
             yield module["A"], module["B"]
 
 
-def _factors(update: StoredUpdate, where: tuple[tuple[int, ...], int, int]) -> Matrix:
+def _factors(update: ReadAhead, where: tuple[tuple[int, ...], int, int]) -> Matrix:
     shape, begin, end = where
     return update.read(begin, end).reshape(shape).astype(np.float64)
 
 
-def _squared_norm_of_mean_product(up: Matrix, down: Matrix) -> float:
-    """From the factors alone: || sum_k U_k V_k ||^2 = trace((U^T U)(V V^T)) for the factors side by side."""
-    clients, height, rank = up.shape
-    side_by_side = up.transpose(1, 0, 2).reshape(height, clients * rank) / clients
-    stacked = down.reshape(clients * rank, -1)
-    return float(np.sum((side_by_side.T @ side_by_side) * (stacked @ stacked.T)))
+def _inner_products(rows: Matrix) -> Matrix:
+    """Of all clients' rows with each other: clients x ranks x clients x ranks."""
+    clients, rank, _ = rows.shape
+    stacked = rows.reshape(clients * rank, -1)
+    return (stacked @ stacked.T).reshape(clients, rank, clients, rank)
+
+
+def _of_deviations(products: Matrix) -> Matrix:
+    """The inner products of what is left of each when the mean over the clients is taken away."""
+    half: Matrix = products - products.mean(axis=0)
+    whole: Matrix = half - half.mean(axis=2, keepdims=True)
+    return whole
 
 
 def _estimated_gap(broadcast: Adapter, updates: Sequence[StoredUpdate]) -> float | None:
     """The same ratio on random sign vectors x: E || M x ||^2 = || M ||^2, with one client's module in memory at a time."""
     lost = whole = 0.0
+    ahead = read_ahead(updates)
     for number, (where_a, where_b) in enumerate(_pairs(broadcast)):
         signs = generator("product gap", number).integers(0, 2, (where_a[0][1], PROBES)) * 2.0 - 1.0
         mean_a = np.zeros(where_a[0])
         mean_b = np.zeros(where_b[0])
         mean_product = np.zeros((where_b[0][0], PROBES))
-        for update in updates:
+        for update in ahead:
             down, up = _factors(update, where_a), _factors(update, where_b)
             mean_a += down / len(updates)
             mean_b += up / len(updates)

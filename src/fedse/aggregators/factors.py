@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from fedse.adapters.packing import slices
 from fedse.adapters.plan import factor, part
+from fedse.adapters.stored import read_ahead
 from fedse.protocols import StoredUpdate
 from fedse.types import Layout
 
@@ -26,7 +27,7 @@ class Factors:
     """The tensors of a round's updates by name; each is read when it is asked for."""
 
     def __init__(self, updates: Sequence[StoredUpdate]) -> None:
-        self._updates = updates
+        self._updates = read_ahead(updates)
         self._places = [
             {name: (shape, start, stop) for name, shape, start, stop in slices(update.layout)} for update in updates
         ]

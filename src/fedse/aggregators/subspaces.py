@@ -47,31 +47,29 @@ def subspace_distances(modules: Iterable[Sequence[Matrix]]) -> Matrix | None:
 
 
 def _in_module(ups: Sequence[Matrix]) -> Matrix:
+    widest = max(1, *(up.shape[1] for up in ups))
     # In single precision the squares would hide directions behind rounding errors.
-    side_by_side = np.hstack(ups).astype(np.float64)
-    # Matrices as narrow as a rank say all that is asked of tall ones.
-    products = side_by_side.T @ side_by_side
-    turns, row = list[Matrix](), 0
-    for up in ups:
-        behind = row + up.shape[1]
-        turn = np.zeros((len(products), up.shape[1]))
-        turn[row:behind] = _orthonormal(products[row:behind, row:behind])
-        turns.append(turn[:, turn.any(axis=0)])
-        row = behind
-    ranks = np.array([turn.shape[1] for turn in turns])
+    side_by_side = np.zeros((len(ups[0]), len(ups), widest))
+    for client, up in enumerate(ups):
+        side_by_side[:, client, : up.shape[1]] = up
+    flat = side_by_side.reshape(len(side_by_side), -1)
+    # Matrices as narrow as a rank say all that is asked of tall ones: clients x clients x ranks x ranks.
+    products = (flat.T @ flat).reshape(len(ups), widest, len(ups), widest).transpose(0, 2, 1, 3)
+    own = np.arange(len(ups))
+    turns = _orthonormal(products[own, own])
+    ranks = turns.any(axis=1).sum(axis=1)
     # Nothing is written by nobody: those who write nothing are alike, and unlike all others.
     larger = np.maximum(ranks[:, None], ranks[None, :])
-    bases = np.hstack(turns)
-    overlaps = (bases.T @ products @ bases) ** 2
-    owner = np.repeat(np.eye(len(ups)), ranks, axis=1)
-    shares = np.divide(owner @ overlaps @ owner.T, larger, out=np.ones(larger.shape), where=larger > 0)
+    overlaps = ((turns.transpose(0, 2, 1)[:, None] @ products @ turns[None, :]) ** 2).sum(axis=(2, 3))
+    shares = np.divide(overlaps, larger, out=np.ones(larger.shape), where=larger > 0)
     distances: Matrix = np.clip(1.0 - (shares + shares.T) / 2, 0.0, 1.0)
     np.fill_diagonal(distances, 0.0)
     return distances
 
 
-def _orthonormal(gram: Matrix) -> Matrix:
+def _orthonormal(grams: Matrix) -> Matrix:
     """What turns the columns with these inner products into orthonormal ones; zeros where there is no further direction."""
-    squares, turns = np.linalg.eigh(gram)
-    there = squares > _NOTHING**2 * max(squares.max(initial=0.0), 1e-60)
-    return np.asarray(np.where(there, turns / np.sqrt(np.where(there, squares, 1.0)), 0.0))
+    squares, turns = np.linalg.eigh(grams)
+    there = squares > _NOTHING**2 * np.maximum(squares.max(axis=1, keepdims=True), 1e-60)
+    scales = np.where(there, 1.0 / np.sqrt(np.where(there, squares, 1.0)), 0.0)
+    return np.asarray(turns * scales[:, None, :])
