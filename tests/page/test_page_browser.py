@@ -76,7 +76,14 @@ def assert_calm(browser: Chromium, server: PageServer) -> None:
 
 def test_every_view_opens(browser: Chromium, server: PageServer) -> None:
     for place, words in {
-        "small/overview": ("Macro success", "Success in each world", "east", "What went wrong", "Made with"),
+        "small/overview": (
+            "aggregator: mean, mix: broadcast",
+            "Macro success",
+            "Success in each world",
+            "east",
+            "What went wrong",
+            "Made with",
+        ),
         "small/clients": ("What the buffers hold", "Length of the update", "Before and after aggregation", "west"),
         "small/trajectories": ("144 trajectories", "outcome", "page 1 of 3"),
         "small/left": ("What left, by field", "vector", "What stayed", "every episode (journal)"),
@@ -112,6 +119,12 @@ def test_numbers_are_rounded_as_in_the_tables(browser: Chromium, server: PageSer
     numbers = [eighths / 8 for eighths in range(40)] + [-1.25, -2.75, 36.25, 36.35, 0.15, 2.675, 99.95, 12345.65]
     code = f"import('{server.url}static/format.js').then((f) => {numbers}.map((it) => [0, 1, 2].map((n) => f.fixed(it, n))))"
     assert browser.eval(code) == [[f"{number:.{digits}f}" for digits in range(3)] for number in numbers]
+
+
+def test_axes_tell_half_percents_from_whole_ones(browser: Chromium, server: PageServer) -> None:
+    visit(browser, server, "small/overview")
+    code = f"import('{server.url}static/format.js').then((f) => [0, 0.025, 0.07, 0.25, 0.075, -0.1, null].map(f.share))"
+    assert browser.eval(code) == ["0 %", "2.5 %", "7 %", "25 %", "7.5 %", "-10 %", "–"]  # noqa: RUF001
 
 
 def test_search_filters_links_and_keys(browser: Chromium, server: PageServer) -> None:

@@ -72,7 +72,8 @@ def expand(content: Mapping[str, Any]) -> dict[str, Any]:
 def in_words(experiment: Any) -> str:
     """The word and the switches of an experiment on one line."""
     switches = ", ".join(f"{key}: {_yaml(getattr(experiment, key))}" for key in METHODS["fed_se"])
-    return f"method {experiment.method or 'without a name'} ({switches}, aggregator: {experiment.aggregator.name})"
+    slots = ", ".join(f"{slot}: {getattr(experiment, slot).name}" for slot in ("aggregator", "mix"))
+    return f"method {experiment.method or 'without a name'} ({switches}, {slots})"
 
 
 def _word_of(content: Mapping[str, Any]) -> Method | None:

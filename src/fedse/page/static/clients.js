@@ -31,11 +31,11 @@ export function Clients({ source, run, asked, version, go }) {
     ${found.kind === "hub" && html`<p class="aside">Where the trajectories of a buffer came from is known to its site alone; the size of each buffer is told.</p>`}
     <div class="worlds">
       ${found.kind === "hub" && chart("Trajectories in the buffer", "as each client counts them", (entry) => entry.counts?.buffer, (y) => f.count(y))}
-      ${chart("Successes while exploring", "share of the explored tasks", (entry) => (entry.counts?.explored ? entry.counts.successes / entry.counts.explored : null), (y) => f.percent(y, 0))}
+      ${chart("Successes while exploring", "share of the explored tasks", (entry) => (entry.counts?.explored ? entry.counts.successes / entry.counts.explored : null), f.share)}
       ${chart("Loss", "mean of the last epoch", (entry) => entry.loss, (y) => f.decimal(y, 3))}
       ${chart("Length of the update", "Euclidean norm of what the client changed", (entry) => entry.norm, (y) => f.decimal(y, 2))}
-      ${chart("Effective step", "how much of its change each client finds again in the new shared adapter", (entry) => entry.step, (y) => f.percent(y, 0))}
-      ${told.some((round) => round.product_gap !== null) && html`<${Panel} title="Product gap" note="share of the mean product that is lost by averaging A and B apart"><${LineChart} label="Product gap over rounds" series=${[{ name: "product gap", points: rounds.map((round) => ({ x: round.round, y: round.product_gap })) }]} show=${(y) => f.percent(y, 0)} />
+      ${chart("Effective step", "how much of its change each client finds again in the new shared adapter", (entry) => entry.step, f.share)}
+      ${told.some((round) => round.product_gap !== null) && html`<${Panel} title="Product gap" note="share of the mean product that is lost by averaging A and B apart"><${LineChart} label="Product gap over rounds" series=${[{ name: "product gap", points: rounds.map((round) => ({ x: round.round, y: round.product_gap })) }]} show=${f.share} />
         <${Numbers} title="Product gap" columns=${["round", "product gap"]} rows=${rounds.map((round) => [round.round, f.percent(round.product_gap)])} /><//>`}
     </div>
     ${at && html`<${Panel} title="Directions of the updates" note="Cosine of each pair of clients in round ${at.round}: 1 is the same direction, 0 unrelated, −1 opposite.">
@@ -43,10 +43,10 @@ export function Clients({ source, run, asked, version, go }) {
       <div class="pair">${Object.entries(at.cosines).map(([kind, matrix]) => html`<div><h3>${kind === "factors" ? "of the factors A and B" : "of the products BA"}</h3><${HeatMap} label="Cosines in round ${at.round}" names=${names} matrix=${matrix} /></div>`)}</div><//>`}
     ${Object.keys(pairs).length > 0 && html`<section><header class="section"><h2>Before and after aggregation</h2><p>Success on the same validation tasks with what the client had learned, and with what came back to it. Where the second is lower, aggregation took something away.</p></header>
       <div class="worlds">${Object.entries(pairs).map(([name, rows]) => html`<${BeforeAfter} key=${name} name=${name} rows=${rows} />`)}</div></section>`}
-    ${Object.keys(shares).length > 0 && html`<${Panel} title="What a lesson is made of" note="share of each world in the tokens that a client learned from"><${Legend} names=${Object.keys(shares)} /><${LineChart} label="Shares of the worlds in each lesson" range=${[0, 1]} show=${(y) => f.percent(y, 0)}
+    ${Object.keys(shares).length > 0 && html`<${Panel} title="What a lesson is made of" note="share of each world in the tokens that a client learned from"><${Legend} names=${Object.keys(shares)} /><${LineChart} label="Shares of the worlds in each lesson" range=${[0, 1]} show=${f.share}
       series=${Object.entries(shares).map(([name, rows]) => ({ name, points: Object.entries(rows).map(([round, y]) => ({ x: Number(round), y })) }))} />
       <${Numbers} title="Shares" columns=${["world", ...rounds.map((round) => `round ${round.round}`)]} rows=${Object.entries(shares).map(([name, rows]) => [name, ...rounds.map((round) => f.percent(rows[round.round], 0))])} /><//>`}
-    ${Object.keys(forgotten).length > 0 && html`<${Panel} title="What was forgotten" note="how far success on the same validation tasks is below its best round before; below 0, the adapter is the best so far"><${Legend} names=${Object.keys(forgotten)} /><${LineChart} label="What was forgotten in each world over rounds" show=${(y) => f.percent(y, 0)}
+    ${Object.keys(forgotten).length > 0 && html`<${Panel} title="What was forgotten" note="how far success on the same validation tasks is below its best round before; below 0, the adapter is the best so far"><${Legend} names=${Object.keys(forgotten)} /><${LineChart} label="What was forgotten in each world over rounds" show=${f.share}
       series=${Object.entries(forgotten).map(([name, rows]) => ({ name, points: Object.entries(rows).map(([round, y]) => ({ x: Number(round), y })) }))} />
       <${Numbers} title="Forgotten" columns=${["world", ...adapters.map((round) => `after round ${round}`)]} rows=${Object.entries(forgotten).map(([name, rows]) => [name, ...adapters.map((round) => f.percent(rows[round] ?? null, 0))])} /><//>`}
   </div>`;
@@ -71,7 +71,7 @@ function sum(rows) {
 function BeforeAfter({ name, rows }) {
   const entries = Object.entries(rows).map(([round, pair]) => [Number(round), ...pair]);
   return html`<section class="panel world"><header><h3>${name}</h3></header><${Legend} names=${["after learning", "after aggregation"]} />
-    <${LineChart} label="${name}: success after learning and after aggregation" height=${160} range=${[0, 1]} show=${(y) => f.percent(y, 0)}
+    <${LineChart} label="${name}: success after learning and after aggregation" height=${160} range=${[0, 1]} show=${f.share}
       series=${["after learning", "after aggregation"].map((label, place) => ({ name: label, points: entries.map((entry) => ({ x: entry[0], y: entry[place + 1] })) }))} />
     <${Numbers} title="${name}: success" columns=${["round", "after learning", "after aggregation"]} rows=${entries.map(([round, ...shares]) => [round, ...shares.map((share) => f.percent(share))])} /></section>`;
 }

@@ -30,7 +30,7 @@ function Found({ found, run, asked, go }) {
     ${found.notes.length > 0 && html`<ul class="notes" aria-label="Notes">${found.notes.map((note) => html`<li>${note}</li>`)}</ul>`}
     <${Panel} title="Macro success over rounds" note="On validation tasks. ${several ? "With several seeds: their mean, and from the lowest to the highest; with one: its 95 % interval." : "The bands are 95 % intervals."}">
       <${Legend} names=${drawn} />
-      <${LineChart} label="Macro success of each method over rounds" height=${250} range=${[0, 1]} show=${(y) => f.percent(y, 0)} series=${curves} xLabel="after round" />
+      <${LineChart} label="Macro success of each method over rounds" height=${250} range=${[0, 1]} show=${f.share} series=${curves} xLabel="after round" />
       <${Numbers} title="Macro success over rounds" columns=${["after round", ...drawn]} rows=${rounds(curves).map((x) => [x, ...curves.map((one) => f.percent(one.points.find((point) => point.x === x)?.y))])} />
     <//>
     ${methods.length > 0 && html`<${Panel} title="Success on ${found.split} tasks" note="Percent with 95 % intervals, after the last round.">

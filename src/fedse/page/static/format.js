@@ -13,6 +13,11 @@ export function percent(share, digits = 1) {
   return share === null || share === undefined ? none : `${fixed(100 * share, digits)} %`;
 }
 
+// At an axis, where half a percent must not be taken for a whole one.
+export function share(value) {
+  return percent(value, Math.abs(100 * value - Math.round(100 * value)) < 1e-9 ? 0 : 1);
+}
+
 export function interval(bounds) {
   return bounds ? `${fixed(100 * bounds[0], 0)} to ${fixed(100 * bounds[1], 0)}` : none;
 }

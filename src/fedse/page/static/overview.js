@@ -59,7 +59,7 @@ function Means({ means, until }) {
   const told = `Macro success ${f.percent(means[0].macro)} at the beginning, ${f.percent(last.macro)} after round ${last.adapter}`;
   return html`<${Panel} title="All worlds together" note="Macro is the mean over worlds, micro counts all episodes alike. The bands are 95 % intervals.">
     <${Legend} names=${["macro", "micro"]} />
-    <${LineChart} label=${told} height=${220} range=${[0, 1]} until=${until} show=${(y) => f.percent(y, y * 100 === Math.round(y * 100) ? 0 : 1)} xLabel="after round"
+    <${LineChart} label=${told} height=${220} range=${[0, 1]} until=${until} show=${f.share} xLabel="after round"
       series=${[{ name: "macro", points: points("macro") }, { name: "micro", dashed: true, points: points("micro") }]} lines=${bounds(last)} />
     <${Numbers} title="Macro and micro success" columns=${["after round", "macro", "95 %", "micro", "95 %", "episodes"]}
       rows=${means.map((point) => [point.adapter, f.percent(point.macro), f.interval(point.macro_interval), f.percent(point.micro), f.interval(point.micro_interval), point.episodes])} />
@@ -88,7 +88,7 @@ function World({ run, world, until }) {
   return html`<section class="panel world">
     <header><h3>${world.name}</h3><span class="now">${f.percent(last.success)}</span></header>
     <p class="above">${above}</p>
-    <${LineChart} label=${told} height=${170} range=${[0, 1]} until=${until} show=${(y) => f.percent(y, y * 100 === Math.round(y * 100) ? 0 : 1)} xLabel="after round" series=${[{ name: "success", points }]} lines=${bounds(world)} />
+    <${LineChart} label=${told} height=${170} range=${[0, 1]} until=${until} show=${f.share} xLabel="after round" series=${[{ name: "success", points }]} lines=${bounds(world)} />
     <${Numbers} title="${world.name}: success" columns=${["after round", "success", "95 %", "tasks", "invalid actions", "steps", "tokens", "errors"]}
       rows=${rows.map((row) => [row.adapter, f.percent(row.success), f.interval(row.interval), row.episodes, f.percent(row.invalid), f.decimal(row.steps, 1), f.decimal(row.tokens, 0), row.errors])} />
   </section>`;
