@@ -158,7 +158,7 @@ def test_a_language_model_that_diverges_alone_names_its_clients(tiny_file: Path,
         fedse.run(experiment, tmp_path)
 
 
-@pytest.mark.parametrize("mix", ["blend", "personal", "fedalt", "feddpa"])
+@pytest.mark.parametrize("mix", ["personal", "fedalt", "feddpa"])
 def test_what_stays_with_a_client_is_what_it_had(mix: str, factored: Make, tmp_path: Path) -> None:
     result = fedse.run(factored(mix=mix, learner=f"{HERE}:AllOfIt"), tmp_path)
     assert [sorted(report(result.folder, number)["refused"]) for number in (1, 2, 3)] == [[], ["west"], []]
@@ -167,6 +167,17 @@ def test_what_stays_with_a_client_is_what_it_had(mix: str, factored: Make, tmp_p
     assert all(np.isfinite(tensor).all() for path in kept for tensor in load_file(path).values())
     assert report(result.folder, 3)["diagnostics"]["contributed"] == ["east", "west"]
     assert result.warnings == []
+
+
+def test_who_goes_on_from_its_own_adapter_goes_on_from_what_it_began_the_diverged_lesson_with(
+    factored: Make, tmp_path: Path
+) -> None:
+    result = fedse.run(factored(mix={"name": "blend", "share": 0.25}, learner=f"{HERE}:AllOfIt"), tmp_path)
+    assert report(result.folder, 2)["refused"].keys() == {"west"}
+    own, kept = (load_file(result.folder / f"clients/west/private/{number:04d}.safetensors") for number in (1, 2))
+    broadcast = read_adapter(result.folder / "rounds/0001/adapter").tensors
+    for name, tensor in kept.items():
+        np.testing.assert_allclose(tensor, 0.25 * broadcast[name] + 0.75 * own[name], atol=1e-6)
 
 
 def test_no_lesson_follows_one_that_diverged(factored: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
