@@ -286,7 +286,8 @@ class Mix(Protocol):
     be tried at other clients, with `own_mixture = True`; one that needs the adapter that each client sent last
     (`sent.library`) with `needs_library = True`; one that mixes whole adapters, so that clients have to send all that they
     train and be sent no further ranks, with `needs_whole_adapters = True`; one that keeps what its client ended a round
-    with, even if nothing was learned in it, with `keeps_unlearned = True`. It may play before it composes
+    with, even if nothing was learned in it, with `keeps_unlearned = True`; one that leaves every client to its own adapter
+    in the first `rounds` rounds, an attribute of its own, with `begins_alone = True`. It may play before it composes
     (`clients.trials.TriesOut`).
     """
 

@@ -73,7 +73,7 @@ def _ratio(value: Any, by: Any) -> Any:
 
 
 class _Exact:
-    """What compares all updates with each other. Each tensor of each update is read once."""
+    """What compares all updates with each other. Each tensor of each update is asked for once."""
 
     def __init__(self, broadcast: Adapter, updates: Sequence[StoredUpdate]) -> None:
         self.products = np.zeros((len(updates), len(updates)))

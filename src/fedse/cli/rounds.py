@@ -24,23 +24,14 @@ def chosen_round(folder: RunView, wanted: str, client: str = "") -> int:
     """The round that somebody asked for; the last if nobody did."""
     from fedse.errors import BadInput
     from fedse.evaluation.best_round import best_round
+    from fedse.experiments.options import experiment_of
 
     if not wanted:
         return folder.last_round() or 0
     if wanted == BEST:
-        return best_round(folder, client, 0 if client else _first_shared(folder))
+        # Before it nobody played with the shared adapter.
+        first_shared = 0 if client else experiment_of(folder.path, stored=True).rounds_alone
+        return best_round(folder, client, first_shared)
     if not (wanted.isascii() and wanted.isdigit() and len(wanted) < 10):
         raise BadInput(f"--round {wanted}: give the number of a round, or `{BEST}`.")
     return int(wanted)
-
-
-def _first_shared(folder: RunView) -> int:
-    """The first round whose shared adapter anybody played with: before it a mix may leave everybody alone."""
-    from fedse.experiments.options import experiment_of
-    from fedse.plugins import build, capability
-
-    experiment = experiment_of(folder.path, stored=True)
-    if experiment.sharing == "none" or not capability(experiment.mix, "begins_alone"):
-        return 0
-    rounds: int = build("mix", experiment.mix, "anybody", experiment.seed).rounds
-    return rounds

@@ -22,7 +22,7 @@ from fedse.federation.checks import CheckOptions
 from fedse.federation.exchange import ParticipationOptions
 from fedse.federation.promotion import PromotionOptions
 from fedse.federation.server import LimitOptions
-from fedse.plugins import Choice, ChoiceOf, ClientSlot, FilePath, PluginOptions, capability, resolve
+from fedse.plugins import Choice, ChoiceOf, ClientSlot, FilePath, PluginOptions, build, capability, resolve
 from fedse.privacy.door import SendingOptions
 from fedse.privacy.names import METRICS
 from fedse.probes.evaluation import EvaluationOptions
@@ -126,6 +126,14 @@ class ExperimentKeys(PluginOptions):
     def has_library(self) -> bool:
         """Whether every client is sent what each of the others sent last."""
         return capability(self.mix, "needs_library")
+
+    @property
+    def rounds_alone(self) -> int:
+        """Rounds at the beginning in which the mix leaves every client to its own adapter."""
+        if not capability(self.mix, "begins_alone"):
+            return 0
+        rounds: int = build("mix", self.mix, "anybody", self.seed).rounds
+        return rounds
 
     @property
     def measuring(self) -> list[str]:

@@ -14,7 +14,7 @@ def check_mix(experiment: ExperimentKeys) -> None:
         raise ValueError(
             f"`mix: {mix.name}` mixes with what others send, and with `sharing: none` nobody sends: leave `mix` out"
         )
-    if capability(mix, "begins_alone"):
+    if experiment.rounds_alone:
         _check_beginning(experiment)
     if capability(mix, "needs_plain_mean") and not capability(experiment.aggregator, "plain_mean"):
         raise ValueError(
@@ -27,8 +27,7 @@ def check_mix(experiment: ExperimentKeys) -> None:
 
 def _check_beginning(experiment: ExperimentKeys) -> None:
     """Everybody has to evolve alone from the first round on, and what is joined has to be what everybody became."""
-    mix, aggregator = experiment.mix.name, experiment.aggregator.name
-    alone = build("mix", experiment.mix, "anybody", experiment.seed).rounds
+    mix, aggregator, alone = experiment.mix.name, experiment.aggregator.name, experiment.rounds_alone
     if experiment.learning and 0 < experiment.rounds < alone:
         raise ValueError(
             f"`mix: {mix}` leaves everybody alone for {alone} rounds, and `rounds: {experiment.rounds}` ends before they "
