@@ -1,33 +1,32 @@
 """A whole run in which one site sends something else than what it learned, and what is left for the others.
 
 python benchmarks/hostile_site.py recipes/s_skin.yaml --bad foreign --attack sign_flipped --output hostile.json \
-    --set name=hostile_1 --set seed=1 --set aggregator.name=fedavgm --set aggregator.nesterov=true \
+    --set name=flipped_s1 --set seed=1 --set aggregator.name=fedavgm --set aggregator.nesterov=true \
     --set aggregator.learning_rate=0.7 --set 'checks={governance: {}}'
-python benchmarks/hostile_site.py recipes/s_skin.yaml --bad foreign --attack nan ...        the same sites without it
-python benchmarks/hostile_site.py recipes/s_skin.yaml --bad foreign --attack none ...       the site is honest
+python benchmarks/hostile_site.py recipes/s_skin.yaml --bad foreign --attack nan ...     without it: without_s1
+python benchmarks/hostile_site.py recipes/s_skin.yaml --bad foreign --attack none ...    it is honest
+
+python benchmarks/paired.py hostile.json/{flipped,without}_s1 --against without --leave-out "foreign: textcraft"
 
 `bad_sites.py` has every kind of bad site in short runs with a shared cache of lessons; here a recipe is run to its end, with
 exploration and its test, and the run's folder is kept. Updates of `nan` are refused in every round, so the others learn by
-themselves. `--output` gets a record for each run by its name: success of each site on the test tasks, the mean over honest
-sites, and in how many rounds the bad one was left out.
+themselves. `--output` gets the record of `records.py` by the run's name, and in it the mean success of honest sites and in
+how many rounds the bad one was left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from bad_site_kinds import ATTACKS
 from bad_sites import federation
+from records import added, check_new, recorded
 
 from fedse.experiments.components import build_components
 from fedse.experiments.options import load_experiment
-from fedse.runs.provenance import describe
-from fedse.storage import atomic
 
 Record = dict[str, Any]
 
@@ -41,26 +40,20 @@ def played(recipe: Path, settings: list[str], bad: str, attack: str, runs: Path)
         raise SystemExit(f"{recipe}: it has no test; set evaluation.test_tasks.")
     components = build_components(experiment)
     with federation(experiment, components, ATTACKS[attack], runs, [bad]) as run:
-        result = run.finish()
+        run.finish()
         reports = [run.run.report(number) for number in range(1, experiment.rounds + 1)]
         refused = [report["refused"][bad] for report in reports if report and bad in report["refused"]]
-    assert result.test is not None
-    by_site: dict[str, list[float]] = defaultdict(list)
-    for row in result.test["worlds"]:
-        by_site[row["client"]].append(100 * row["success"])
-    success = {site: round(fmean(shares), 1) for site, shares in by_site.items()}
+    record = recorded(run.run.path, recipe, [], settings)
+    test = record["test_after_the_last_round"]
+    honest = [solved for site, solved in test["successes"].items() if site != bad]
     return experiment.name, {
-        "made": describe(components.model),
-        "recipe": str(recipe),
-        "settings": settings,
         "bad": bad,
         "attack": attack,
         "rounds": experiment.rounds,
         "left_out": len(refused),
         "why": refused[0] if refused else "",
-        "test": success,
-        "honest": round(fmean(value for name, value in success.items() if name != bad), 2),
-        "episodes_per_site": result.test["worlds"][0]["episodes"],
+        "honest": round(100 * fmean(honest) / test["episodes_per_world"], 2),
+        **record,
     }
 
 
@@ -73,10 +66,11 @@ def main() -> None:
     asked.add_argument("--set", action="append", default=[], dest="settings", metavar="KEY=VALUE")
     asked.add_argument("--output", type=Path, help="a JSON file that gets a record of the run beside those it has")
     given = asked.parse_args()
+    if given.output:
+        check_new(given.output, load_experiment(given.recipe, given.settings).name)
     name, record = played(given.recipe, given.settings, given.bad, given.attack, given.runs)
     if given.output:
-        records = json.loads(given.output.read_text()) if given.output.exists() else {}
-        atomic.write_text(given.output, json.dumps({**records, name: record}, indent=1) + "\n")
+        added(given.output, name, record)
     print(
         f"{name}: honest sites {record['honest']} %; {given.bad} ({given.attack}) was left out in {record['left_out']} of "
         f"{record['rounds']} rounds."

@@ -3,21 +3,28 @@
 python benchmarks/records.py docs/results/sharing_regimes.json runs/skin_local4_s2 runs/skin_local4_s3 \
     --recipe recipes/s_skin.yaml --set rounds=12 --set method=local_se --set learner.epochs=4
 
-A record has counts and costs alone, nothing of what was played; `benchmarks/unpaired.py` reads it as FILE/NAME. The recipe
-with the file's settings, those given here, and the run's name and seed has to be the experiment that the run was. All sites
-were tested on as many tasks; one site that has all worlds is recorded world by world.
+A record has counts, costs and which of the test tasks were solved, nothing of what was played. `benchmarks/paired.py` and
+`benchmarks/unpaired.py` read it as FILE/NAME. The recipe with the file's settings, those given here, and the run's name and
+seed has to be the experiment that the run was. All sites were tested on as many tasks; one site that has all worlds is
+recorded world by world.
+
+solved    by world, a figure for each test task, 1 where it was solved, in the order of the tasks' names
+tasks     by world, its kind and the beginning of the SHA-256 of these names: where they are the same, tasks can be paired
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedse.experiments.measuring import read_runs
 from fedse.experiments.options import load_experiment
 from fedse.runs.reading import RunView
+from fedse.storage import atomic
 
 
 def recorded(run: Path, recipe: Path, common: Sequence[str], settings: Sequence[str]) -> dict[str, Any]:
@@ -32,6 +39,10 @@ def recorded(run: Path, recipe: Path, common: Sequence[str], settings: Sequence[
         raise SystemExit(f"{run}: it has no test after round {last}.")
     reports = [view.report(number) or {} for number in range(1, last + 1)]
     sites = [site for report in reports for site in report["clients"].values()]
+    _, [measured] = read_runs([run], "test")
+    if measured.errors:
+        raise SystemExit(f"{run}: {measured.errors} of its test episodes ended in an error: play them again.")
+    cost = measured.costs[last]
     return {
         "commit": view.makers()[-1]["commit"],
         "recipe": str(recipe),
@@ -40,11 +51,29 @@ def recorded(run: Path, recipe: Path, common: Sequence[str], settings: Sequence[
         "validation_entering_each_round": [tried(report["evaluation"])["macro"] for report in reports],
         "validation_after_the_last_round": tried(view.evaluation("validation", last)),
         "test_after_the_last_round": tried(test),
-        "explored_agent_tokens": sum(site["counts"]["agent_tokens"] for site in sites),
-        "learned_tokens": round(sum(site["metrics"].get("tokens", 0) for site in sites)),
-        "minutes_of_rounds": round(sum(report["seconds"] for report in reports) / 60, 1),
+        "solved": {world: figures(tasks) for world, tasks in measured.worlds.items()},
+        "tasks": {
+            world: f"{measured.settings[f'worlds.{world}']['name']} {digest(tasks)}"
+            for world, tasks in measured.worlds.items()
+        },
+        "explored_agent_tokens": cost.explored_tokens,
+        "learned_tokens": cost.learned_tokens,
+        "minutes_of_rounds": round(cost.seconds / 60, 1),
         "adapter_megabytes_up": round(sum(site["bytes"] for site in sites) / 1e6),
+        "adapter_bytes_up_and_down": cost.bytes,
     }
+
+
+def figures(tasks: Mapping[str, bool]) -> str:
+    """
+    >>> figures({"test-1": True, "test-0": False})
+    '01'
+    """
+    return "".join(str(int(tasks[name])) for name in sorted(tasks))
+
+
+def digest(tasks: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(tasks)).encode()).hexdigest()[:12]
 
 
 def labels(evaluation: Any) -> list[str]:
@@ -77,6 +106,21 @@ def tried(evaluation: Any) -> dict[str, Any]:
     }
 
 
+def check_new(file: Path, name: str) -> None:
+    if name in content(file)["runs"]:
+        raise SystemExit(f"{file} has a record of {name} already.")
+
+
+def added(file: Path, name: str, record: Mapping[str, Any]) -> None:
+    kept = content(file)
+    atomic.write_text(file, json.dumps({**kept, "runs": {**kept["runs"], name: record}}, indent=1) + "\n")
+
+
+def content(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"settings": [], "runs": {}}
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
@@ -84,13 +128,12 @@ def main() -> None:
     parser.add_argument("--recipe", type=Path, required=True)
     parser.add_argument("--set", action="append", default=[], dest="settings", metavar="KEY=VALUE")
     given = parser.parse_args()
-    kept = json.loads(given.file.read_text()) if given.file.exists() else {"settings": [], "runs": {}}
+    common = content(given.file)["settings"]
     for run in given.runs:
-        if run.name in kept["runs"]:
-            raise SystemExit(f"{given.file} has a record of {run.name} already.")
-        kept["runs"][run.name] = recorded(run, given.recipe, kept["settings"], given.settings)
-        print(run.name, kept["runs"][run.name]["test_after_the_last_round"])
-    given.file.write_text(json.dumps(kept, indent=1) + "\n")
+        check_new(given.file, run.name)
+        record = recorded(run, given.recipe, common, given.settings)
+        added(given.file, run.name, record)
+        print(run.name, record["test_after_the_last_round"])
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from fedse.adapters.packing import pack
+from fedse.evaluation.comparison import compare
 from fedse.experiments.components import build_components
 from fedse.experiments.options import Experiment
 from fedse.probes.evaluation import Evaluation, EvaluationOptions
@@ -192,7 +193,18 @@ def test_a_whole_run_with_a_hostile_site_tells_what_is_left_for_the_others(
     with pytest.raises(SystemExit, match=r"it has no test; set evaluation.test_tasks"):
         program.played(recipe, ["evaluation.test_tasks=0"], "guest", "nan", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["five.yaml"], "what cannot be told is not played"
-    name, record = program.played(recipe, ["name=refused"], "guest", "nan", tmp_path)
-    assert (name, record["left_out"], record["rounds"]) == ("refused", 2, 2) and "not finite" in record["why"]
-    assert record["honest"] == pytest.approx(np.mean([record["test"][site] for site in HONEST]), abs=0.01)
-    assert program.played(recipe, ["name=honest"], "guest", "none", tmp_path)[1]["left_out"] == 0
+    name, record = program.played(recipe, ["name=refused_s0"], "guest", "nan", tmp_path)
+    assert (name, record["left_out"], record["rounds"]) == ("refused_s0", 2, 2) and "not finite" in record["why"]
+    solved = record["test_after_the_last_round"]["successes"]
+    assert record["honest"] == pytest.approx(100 * np.mean([solved[site] for site in HONEST]) / 3, abs=0.01)
+    added = benchmarks("records").added
+    added(tmp_path / "kept.json", name, record)
+    name, other = program.played(recipe, ["name=honest_s0"], "guest", "none", tmp_path)
+    assert other["left_out"] == 0
+    added(tmp_path / "kept.json", name, other)
+    with pytest.raises(SystemExit, match="has a record of honest_s0 already"):
+        benchmarks("records").check_new(tmp_path / "kept.json", name)
+    read = benchmarks("paired").read
+    guest = next(world for world in record["solved"] if world.startswith("guest"))
+    paired = compare([read(tmp_path / f"kept.json/{arm}_s0", [guest]) for arm in ("refused", "honest")], "honest")
+    assert paired.pairs[0].found.macro == pytest.approx((other["honest"] - record["honest"]) / 100, abs=0.001)
