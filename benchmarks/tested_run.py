@@ -42,7 +42,8 @@ class Run:
         for site, played in (self.greedy if quantity == "success" else self.drawn).items():
             for item in played:
                 own = found.setdefault(site, {})
-                own[item.task] = own.get(item.task, False) or item.outcome is Outcome.SUCCESS
+                task = _named(item)
+                own[task] = own.get(task, False) or item.outcome is Outcome.SUCCESS
         return found
 
     def by_world(self) -> ByTask:
@@ -52,7 +53,7 @@ class Run:
             if not found.keys().isdisjoint(item.world for item in played):
                 return {}
             for item in played:
-                found.setdefault(item.world, {})[item.task] = item.outcome is Outcome.SUCCESS
+                found.setdefault(item.world, {})[_named(item)] = item.outcome is Outcome.SUCCESS
         return found
 
     def counts(self) -> unpaired.Counts:
@@ -89,6 +90,11 @@ class Run:
 def lesson_of(report: Mapping[str, Any], site: str) -> Mapping[str, float]:
     told: Mapping[str, float] = report["clients"].get(site, {}).get("metrics", {})
     return told
+
+
+def _named(item: Trajectory) -> str:
+    """A task by a name that sites have in common only if they have its world in common: two may both have a `test-0`."""
+    return f"{item.world} {item.task}"
 
 
 def _adapter(folder: Path, number: int) -> str:

@@ -16,6 +16,7 @@ from fedse.evaluation.comparison import compare
 from fedse.experiments.measuring import read_runs
 from fedse.experiments.options import Experiment
 from fedse.runs.reading import RunView
+from fedse.types import Outcome
 
 
 @pytest.fixture
@@ -109,3 +110,16 @@ def test_winners_and_losers_are_counted_by_lesson(program: Any) -> None:
     run = SimpleNamespace(rounds=[{"clients": {site: {"metrics": metrics} for site, metrics in told.items()}}])
     found = program.moved([run])
     assert found == {"lessons": 2, "better_up": 1, "worse_down": 2, "both": 1, "better": 0.0, "worse": -1.5}
+
+
+def test_tasks_of_two_worlds_are_two_even_if_they_are_called_alike(program: Any) -> None:
+    def run(*won: bool) -> Any:
+        found = object.__new__(program.Run)
+        outcomes = [Outcome.SUCCESS if item else Outcome.FAILURE for item in won]
+        worlds = zip(("maze", "wordle"), outcomes, strict=True)
+        found.greedy = {
+            world: [SimpleNamespace(world=world, task="test-0", outcome=outcome)] for world, outcome in worlds
+        }
+        return found
+
+    assert program._p_of_one(run(True, True), run(False, False))["p"] == 0.5, "as one task it would be 1"
