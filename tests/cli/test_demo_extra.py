@@ -71,11 +71,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "said"),
-    [("show", "small"), ("report", "Wrote report.html"), ("compare", "Picture: compare.png"), ("view", "small")],
+    [("show", "small"), ("report", "Wrote report.html"), ("compare", "Picture: drawn.png"), ("view", "small")],
 )
 def test_a_run_can_be_looked_at(command: str, said: str, run: Path, tmp_path: Path) -> None:
     modules = sorted(MODULES.values())
-    extra = {"report": ["-o", "report.html"], "compare": [str(run.with_name("small-1"))]}
+    extra = {"report": ["-o", "report.html"], "compare": [str(run.with_name("small-1")), "--picture", "drawn.png"]}
     arguments = [command, str(run), *extra.get(command, [])]
     program = PROGRAM.format(modules=modules, arguments=arguments)
     if command == "view":  # It would go on until it is interrupted.

@@ -32,15 +32,11 @@ def compare(
     ] = "",
     against: Annotated[str, typer.Option(help="Method (or one of its runs) that all others are tested against.")] = "",
     all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Test every method against every other.")] = False,
-    picture: Annotated[Path | None, typer.Option(help="Where to draw the curves (PNG); default: compare.png.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print everything as JSON; draw only if --picture is given.")
-    ] = False,
-    as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the tables as Markdown; draw only if --picture is given.")
-    ] = False,
+    picture: Annotated[Path | None, typer.Option(help="Draw the curves into this file (PNG).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
 ) -> None:
-    """Compare finished runs on the same tasks: success with intervals, paired tests, curves and costs."""
+    """Compare finished runs on the same tasks: success with intervals, paired tests and costs."""
     from fedse.errors import BadInput
     from fedse.evaluation.compare_plot import draw_comparison
     from fedse.evaluation.comparison import compare as measure
@@ -51,9 +47,8 @@ def compare(
         raise BadInput("--json and --markdown: give one of the two.")
     chosen, measured = read_runs(runs, split)
     found = measure(measured, against, all_pairs)
-    target = picture or (None if as_json or as_markdown else Path("compare.png"))
-    drawn = draw_comparison(found, target) if target else None
-    if target and drawn is None:
+    drawn = draw_comparison(found, picture) if picture else None
+    if picture and drawn is None:
         say(NO_PICTURE, err=True)
     if as_json:
         say(json.dumps({"split": chosen, **to_json(found)}, indent=2))
