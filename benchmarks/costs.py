@@ -49,6 +49,8 @@ def row(arm: str, runs: Sequence[dict[str, Any]], floor: float = 0.0) -> str:
         return fmean(run[key] for run in runs)
 
     reached = fmean(run["test_after_the_last_round"]["macro"] for run in runs)
+    if any(run["learned_tokens"] is None for run in runs):
+        raise SystemExit(f"{arm}: its learner counts no tokens, so nothing can be said for a point.")
     learned = mean("learned_tokens") / 1e6
     pooled = POOLED in runs[0]["settings"]
     sent = "trajectories" if pooled else f"{2 * mean('adapter_megabytes_up'):,.0f}"

@@ -27,6 +27,7 @@ from records import added, check_new, recorded
 
 from fedse.experiments.components import build_components
 from fedse.experiments.options import load_experiment
+from fedse.runs.reading import RunView
 
 Record = dict[str, Any]
 
@@ -43,16 +44,19 @@ def played(recipe: Path, settings: list[str], bad: str, attack: str, runs: Path)
         run.finish()
         reports = [run.run.report(number) for number in range(1, experiment.rounds + 1)]
         refused = [report["refused"][bad] for report in reports if report and bad in report["refused"]]
-    record = recorded(run.run.path, recipe, [], settings)
-    test = record["test_after_the_last_round"]
-    honest = [solved for site, solved in test["successes"].items() if site != bad]
+    # The recipe's own name and seed are in every record.
+    changed = [setting for setting in settings if not setting.startswith(("name=", "seed="))]
+    record = recorded(run.run.path, recipe, [], changed)
+    test = RunView.existing(run.run.path).evaluation("test", experiment.rounds)
+    assert test is not None
+    honest = [row["success"] for row in test["worlds"] if row["client"] != bad]
     return experiment.name, {
         "bad": bad,
         "attack": attack,
         "rounds": experiment.rounds,
         "left_out": len(refused),
         "why": refused[0] if refused else "",
-        "honest": round(100 * fmean(honest) / test["episodes_per_world"], 2),
+        "honest": round(100 * fmean(honest), 2),
         **record,
     }
 

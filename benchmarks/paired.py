@@ -1,11 +1,12 @@
 """Arms side by side on the same test tasks: `fedse compare` for runs of which only a record is left.
 
-python benchmarks/paired.py docs/results/sharing_regimes.json/skin_{nest,local}4_s{1,2,3} --against skin_local4
-python benchmarks/paired.py FILE/{flip,without}_s1 --against without --leave-out "foreign: textcraft"
+python benchmarks/paired.py docs/results/sharing_paired.json/skin_{nest,local}4_s{1,2,3} --against skin_local4
+python benchmarks/paired.py FILE/{flipped,without}_s1 --against without --leave-out "foreign: textcraft"
 
 Records are those of `benchmarks/records.py`, FILE/NAME, from one file or several. An arm is what is left of a record's name
-without `-s` or `_s` and its seed. Older records say how many tasks were solved and not which: `benchmarks/unpaired.py` reads
-these. Groups, tests and intervals are those of `fedse compare`, and so is what `--output` gets.
+without `-s` or `_s` and its seed: only the settings of worlds are compared. Older records say how many tasks were
+solved and not which: `benchmarks/unpaired.py` reads these. Tests and intervals are those of `fedse compare`, and so is what
+`--output` gets.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ from typing import Any
 
 from fedse.cli.compare import print_comparison
 from fedse.cli.console import make_console
+from fedse.errors import BadInput
 from fedse.evaluation.comparison import compare, to_json
 from fedse.evaluation.measured import Cost, Measured
 
 
 def read(path: Path, left_out: Sequence[str]) -> Measured:
     """A record as `fedse compare` would have read the run."""
-    records = json.loads(path.parent.read_text())["runs"]
+    if not path.parent.is_file():
+        raise SystemExit(f"{path}: {path.parent} is no file of records; give FILE/NAME.")
+    records = json.loads(path.parent.read_text()).get("runs", {})
     if path.name not in records:
         raise SystemExit(f"{path.parent} has no record of {path.name}; it has {', '.join(records)}.")
     record: dict[str, Any] = records[path.name]
@@ -46,8 +50,7 @@ def read(path: Path, left_out: Sequence[str]) -> Measured:
         method=of_arm[1],
         settings={
             "method": of_arm[1],
-            # The name of the kind of world comes before the tasks': sites with the same tasks are counted as one.
-            **{f"worlds.{world}": {"name": record["tasks"][world]} for world in worlds},
+            **{f"worlds.{world}": record["tasks"][world] for world in worlds},
         },
         round=rounds,
         worlds={
@@ -64,6 +67,7 @@ def read(path: Path, left_out: Sequence[str]) -> Measured:
                 bytes=record["adapter_bytes_up_and_down"],
             )
         },
+        made_with=record["made_with"],
     )
 
 
@@ -74,7 +78,10 @@ def main() -> None:
     parser.add_argument("--leave-out", action="append", default=[], metavar="WORLD", help="as the records name it")
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
-    found = compare([read(path, given.leave_out) for path in given.records], given.against)
+    try:
+        found = compare([read(path, given.leave_out) for path in given.records], given.against)
+    except BadInput as error:
+        raise SystemExit(str(error)) from error
     print_comparison(make_console(), found, "test")
     if given.output:
         given.output.write_text(json.dumps({"split": "test", **to_json(found)}, indent=1) + "\n")

@@ -9,7 +9,7 @@ seed has to be the experiment that the run was. All sites were tested on as many
 recorded world by world.
 
 solved    by world, a figure for each test task, 1 where it was solved, in the order of the tasks' names
-tasks     by world, its kind and the beginning of the SHA-256 of these names: where they are the same, tasks can be paired
+tasks     by world, its settings and a part of the SHA-256 of these names: where both are alike, tasks can be paired
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def recorded(run: Path, recipe: Path, common: Sequence[str], settings: Sequence[
         raise SystemExit(f"{run}: {measured.errors} of its test episodes ended in an error: play them again.")
     cost = measured.costs[last]
     return {
-        "commit": view.makers()[-1]["commit"],
+        "made_with": view.makers(),
         "recipe": str(recipe),
         "settings": own,
         "worlds": dict(zip(labels(test), (row["world"] for row in test["worlds"]), strict=True)),
@@ -53,7 +53,7 @@ def recorded(run: Path, recipe: Path, common: Sequence[str], settings: Sequence[
         "test_after_the_last_round": tried(test),
         "solved": {world: figures(tasks) for world, tasks in measured.worlds.items()},
         "tasks": {
-            world: f"{measured.settings[f'worlds.{world}']['name']} {digest(tasks)}"
+            world: {**measured.settings[f"worlds.{world}"], "tasks": digest(tasks)}
             for world, tasks in measured.worlds.items()
         },
         "explored_agent_tokens": cost.explored_tokens,
@@ -77,16 +77,19 @@ def digest(tasks: Iterable[str]) -> str:
 
 
 def labels(evaluation: Any) -> list[str]:
-    """The names of the rows: their sites, or their worlds where one site has them all.
+    """The names of the rows: their sites, or their worlds where one site has them all, or both.
 
-    >>> labels({"worlds": [{"client": "pooled", "world": "maze"}, {"client": "pooled", "world": "wordle"}]})
+    >>> maze, wordle = ({"client": "pooled", "world": world} for world in ("maze", "wordle"))
+    >>> labels({"worlds": [maze, wordle]})
     ['maze', 'wordle']
+    >>> labels({"worlds": [maze, wordle, {"client": "alone", "world": "maze"}]})
+    ['pooled: maze', 'pooled: wordle', 'alone: maze']
     """
     for key in ("client", "world"):
         names = [row[key] for row in evaluation["worlds"]]
         if len(set(names)) == len(names):
             return names
-    raise SystemExit("Neither sites nor worlds tell the rows of the test apart.")
+    return [f"{row['client']}: {row['world']}" for row in evaluation["worlds"]]
 
 
 def tried(evaluation: Any) -> dict[str, Any]:
@@ -118,6 +121,8 @@ def added(file: Path, name: str, record: Mapping[str, Any]) -> None:
 
 def content(file: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"settings": [], "runs": {}}
+    if not {"settings", "runs"} <= found.keys():
+        raise SystemExit(f"{file}: it has no records of runs: give another file.")
     return found
 
 

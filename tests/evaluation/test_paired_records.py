@@ -70,7 +70,13 @@ def test_records_are_compared_as_the_runs_are(
 def test_what_cannot_be_paired_is_said(programs: Any, tmp_path: Path) -> None:
     file = tmp_path / "records.json"
     record = {"solved": {"maze": "01"}, "tasks": {"maze": "a"}, "validation_entering_each_round": [{}]}
-    record |= {"explored_agent_tokens": 1, "learned_tokens": 1, "minutes_of_rounds": 1, "adapter_bytes_up_and_down": 0}
+    record |= {
+        "made_with": [],
+        "explored_agent_tokens": 1,
+        "learned_tokens": 1,
+        "minutes_of_rounds": 1,
+        "adapter_bytes_up_and_down": 0,
+    }
     other = {**record, "tasks": {"maze": "b"}}
     file.write_text(json.dumps({"runs": {"mean-s1": record, "alone-s1": other, "old-s1": {}, "mean": record}}))
     read = programs.paired.read

@@ -187,7 +187,10 @@ def test_a_whole_run_with_a_hostile_site_tells_what_is_left_for_the_others(
     benchmarks: Callable[[str], ModuleType], five: Callable[..., Experiment], tmp_path: Path
 ) -> None:
     program, recipe = benchmarks("hostile_site"), tmp_path / "five.yaml"
-    recipe.write_text(five(rounds=2, evaluation={"tasks": 1, "test_tasks": 3}).to_yaml())
+    # What a site with two worlds solved is not told by the names of sites alone.
+    clients = five().model_dump(mode="json")["clients"]
+    clients["east"]["worlds"] += [{**SHORT_MAZE, "turn_limit": 19}]
+    recipe.write_text(five(rounds=2, clients=clients, evaluation={"tasks": 1, "test_tasks": 3}).to_yaml())
     with pytest.raises(SystemExit, match=f"has no site stranger: it has .*{HONEST[0]}"):
         program.played(recipe, [], "stranger", "nan", tmp_path)
     with pytest.raises(SystemExit, match=r"it has no test; set evaluation.test_tasks"):
@@ -196,7 +199,10 @@ def test_a_whole_run_with_a_hostile_site_tells_what_is_left_for_the_others(
     name, record = program.played(recipe, ["name=refused_s0"], "guest", "nan", tmp_path)
     assert (name, record["left_out"], record["rounds"]) == ("refused_s0", 2, 2) and "not finite" in record["why"]
     solved = record["test_after_the_last_round"]["successes"]
-    assert record["honest"] == pytest.approx(100 * np.mean([solved[site] for site in HONEST]) / 3, abs=0.01)
+    assert len(solved) == 6
+    honest = [count for name, count in solved.items() if name.split(":")[0] in HONEST]
+    assert record["honest"] == pytest.approx(100 * np.mean(honest) / 3, abs=0.01)
+    assert record["settings"] == ["seed=0"]
     added = benchmarks("records").added
     added(tmp_path / "kept.json", name, record)
     name, other = program.played(recipe, ["name=honest_s0"], "guest", "none", tmp_path)
