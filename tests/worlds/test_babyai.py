@@ -37,6 +37,24 @@ def with_ids(tmp_path: Path, *ids: int, **options: Any) -> BabyAI:
     return BabyAI(mode="original", ids=file, **options)
 
 
+IMPORTED = """
+import sys
+from fedse.worlds.babyai import BabyAI
+world = BabyAI()
+world.reset(options={"task": world.tasks("train")[0].id})
+assert "networkx" not in sys.modules
+import networkx
+from minigrid.envs.wfc import wfcenv
+assert wfcenv.nx.Graph is networkx.Graph
+"""
+
+
+def test_a_library_that_takes_longer_to_import_than_the_world_is_imported_when_it_is_used() -> None:
+    pytest.importorskip("networkx")
+    done = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 # Clean
 
 

@@ -18,7 +18,6 @@ from fedse.errors import BadInput
 from fedse.types import SPLITS
 from fedse.worlds.check import check
 from fedse.worlds.reference import ceiling, floor, play_out
-from fedse.worlds.speed import steps_per_second
 from fedse.worlds.webshop import WebShop
 from fedse.worlds.webshop.reward import alike, plain_colour, reward, type_factor
 from fedse.worlds.webshop.tasks import split_of
@@ -276,10 +275,6 @@ def test_the_expert_recovers_from_anywhere() -> None:
             if terminated or truncated:
                 break
         assert info["success"]
-
-
-def test_speed() -> None:
-    assert steps_per_second(WebShop()) > 1_000
 
 
 # Reward

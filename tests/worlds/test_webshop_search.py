@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,13 @@ def test_words_break_where_unicode_breaks_them() -> None:
     assert words("material:cotton 1:2") == ["material:cotton", "1", "2"]
     assert words("★best❤️ gift✈ 日本") == ["★", "best", "❤️", "gift", "✈", "日", "本"]
     assert words("the and of") == []
+
+
+def test_texts_in_ascii_break_where_all_texts_do() -> None:
+    draw = random.Random(0)
+    for _ in range(20_000):
+        text = "".join(draw.choices("aZ07_.':,;- ", k=draw.randrange(1, 14)))
+        assert words(f"{text} 日") == [*words(text), "日"], text
 
 
 def test_lengths_keep_four_significant_bits() -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import io
+import sys
+from collections.abc import Iterator
 from functools import lru_cache, partial
+from types import ModuleType
 from typing import Any
 
 from fedse.errors import MissingExtra
@@ -36,12 +40,38 @@ _REVISED = {"GoToObjS6": "v1"}
 """minigrid refuses the first version of this level, which had the wrong room size."""
 
 
+class _Later(ModuleType):
+    """Stands for a module until something of it is wanted."""
+
+    def __getattr__(self, name: str) -> Any:
+        self.step_aside()
+        return getattr(importlib.import_module(self.__name__), name)
+
+    def step_aside(self) -> None:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+
+
+@contextlib.contextmanager
+def _imported_later(name: str) -> Iterator[None]:
+    """Whatever is imported meanwhile gets this module only when it uses it."""
+    if name in sys.modules or importlib.util.find_spec(name) is None:
+        yield
+        return
+    later = sys.modules[name] = _Later(name)
+    try:
+        yield
+    finally:
+        later.step_aside()
+
+
 @lru_cache(maxsize=1)
 def _library() -> tuple[Any, Any, Any]:
     """gymnasium's registry with minigrid's levels in it, minigrid's room generator and its rejection."""
     try:
-        # It may announce news of its project on first import.
-        with contextlib.redirect_stderr(io.StringIO()):
+        # It may announce news of its project on first import. Most of the import's time would go into networkx, which no
+        # level of BabyAI uses.
+        with contextlib.redirect_stderr(io.StringIO()), _imported_later("networkx"):
             importlib.import_module("minigrid")
     except ModuleNotFoundError as error:
         raise MissingExtra("the BabyAI world", "minigrid", "babyai") from error

@@ -67,7 +67,6 @@ class _Search:
     def __init__(self, book: Book, goal: str, stock: Mapping[str, int], bound: int) -> None:
         self.book, self.goal, self.stock, self.bound = book, goal, stock, bound
         self.order = _order(book, goal)
-        self.largest = {item: max(recipe.count for recipe in own) for item, own in book.makers.items()}
         self.best: Plan | None = None
         self.asked: dict[str, int] = {goal: stock.get(goal, 0) + 1}
         """Amounts needed of items, as far as settled."""
@@ -83,11 +82,11 @@ class _Search:
 
     def _least(self) -> int:
         """Commands that what is asked for takes at least, apart from crafts already counted."""
-        total = 0
+        total, largest = 0, self.book.largest
         for item, amount in self.asked.items():
             lacking = amount - self.stock.get(item, 0)
             if lacking > 0:
-                total += -(-lacking // self.largest[item]) if item in self.largest else 1
+                total += -(-lacking // largest[item]) if item in largest else 1
         return total
 
     def _settle(self, place: int, counted: int) -> None:

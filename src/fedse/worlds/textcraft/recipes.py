@@ -58,6 +58,11 @@ class Book:
         return {item: tuple(own) for item, own in found.items()}
 
     @cached_property
+    def largest(self) -> dict[str, int]:
+        """How much of each item that can be crafted one craft makes at most."""
+        return {item: max(recipe.count for recipe in own) for item, own in self.makers.items()}
+
+    @cached_property
     def users(self) -> dict[str, tuple[Recipe, ...]]:
         """The recipes that name an item or a kind among their needs."""
         found: dict[str, list[Recipe]] = {}

@@ -13,6 +13,8 @@ from fedse.worlds.webshop.search import Index
 
 MOST_HITS = 50
 """A search lists no more than this."""
+_REMEMBERED = 1 << 14
+"""Searches whose hits are kept."""
 BUY, BACK, PREVIOUS, NEXT = "Buy Now", "Back to Search", "< Prev", "Next >"
 
 
@@ -53,10 +55,18 @@ class Shop:
         self.products = tuple(sorted(products, key=lambda product: product.id))
         self.by_id: Mapping[str, Product] = {product.id: product for product in self.products}
         self._index = Index([product.text(fields) for product in self.products], k1, b, noise)
+        self._found: dict[str, tuple[Product, ...]] = {}
 
     def hits(self, query: str) -> tuple[Product, ...]:
         """The best products for a query, best first."""
-        return tuple(map(self.products.__getitem__, self._index.search(query.lower(), MOST_HITS)))
+        query = query.lower()
+        found = self._found.get(query)
+        if found is None:
+            if len(self._found) >= _REMEMBERED:
+                self._found.clear()
+            places = self._index.search(query, MOST_HITS)
+            found = self._found[query] = tuple(map(self.products.__getitem__, places))
+        return found
 
     def listed(self, page: Page, layout: Layout) -> tuple[Product, ...]:
         """The products on a page of results."""

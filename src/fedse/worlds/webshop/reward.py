@@ -49,6 +49,7 @@ def _plain(text: str) -> str:
     return re.sub(r"[\W_]", " ", re.sub("[\x80-\xff]", "", text).lower()).strip()
 
 
+@lru_cache(maxsize=1 << 14)
 def plain_colour(text: str) -> str:
     """The first colour that occurs in a text, or the text itself."""
     return next((colour for colour in _COLOURS if colour in text), text)

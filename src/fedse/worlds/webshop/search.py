@@ -46,15 +46,17 @@ _WORD = re.compile(
     rf"|[{_IDEOGRAPHS}]"
     rf"|[{_PICTURES}][{_MARKS}\U0001f3fb-\U0001f3ff]*(?:(?<=\u200d)[{_PICTURES}][{_MARKS}\U0001f3fb-\U0001f3ff]*)*"
 )
-_REMEMBERED = 1 << 14
-"""Searches whose hits are kept."""
+_PLAIN_WORD = re.compile(
+    r"_*[a-z0-9][a-z0-9_]*(?:(?:(?<=[a-z])[.':](?=[a-z])|(?<=[0-9])[.',;](?=[0-9]))[a-z0-9][a-z0-9_]*)*"
+)
+"""The same for texts in ASCII, which most are, in a third of the time."""
 _POSSESSIVES = ("'s", "\u2019s", "\uff07s")
 
 
 def words(text: str) -> list[str]:
     """The index terms of a text: in lower case, without possessives and stop words, cut down to their stems."""
     found = []
-    for word in _WORD.findall(text.lower()):
+    for word in (_PLAIN_WORD if text.isascii() else _WORD).findall(text.lower()):
         bare = word[:-2] if word.endswith(_POSSESSIVES) else word
         if bare not in STOP_WORDS:
             found.append(stem(bare))
@@ -96,18 +98,9 @@ class Index:
             rarity = np.float32(np.log(1 + (self._size - len(where) + 0.5) / (len(where) + 0.5)))
             at = np.array(where)
             self._postings[word] = at, one + np.array(counts[word], dtype=np.float32) * inverse[at], rarity
-        self._known: dict[tuple[str, int], tuple[int, ...]] = {}
 
     def search(self, query: str, most: int) -> tuple[int, ...]:
         """Places of the best texts for a query, best first."""
-        found = self._known.get((query, most))
-        if found is None:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            found = self._known[query, most] = self._search(query, most)
-        return found
-
-    def _search(self, query: str, most: int) -> tuple[int, ...]:
         scores = np.zeros(self._size)
         for word, count in Counter(words(query)).items():
             if word in self._postings:
