@@ -26,9 +26,8 @@ import numpy as np
 import unpaired
 from mantel_haenszel import mantel_haenszel
 from tested_run import BETTER_AND_WORSE, Run, lesson_of, percent, points
-from unpaired import student
 
-from fedse.evaluation.paired import Array, Difference, difference, holm, sign_flip
+from fedse.evaluation.paired import Array, Difference, difference, holm, sign_flip, student
 
 SHARES = ("success", "pass_at_k")
 

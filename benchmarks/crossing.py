@@ -20,10 +20,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from unpaired import student
-
 from fedse.errors import BadInput
 from fedse.evaluation.comparison import Comparison, Group, compare
+from fedse.evaluation.paired import student
 from fedse.evaluation.plot import COLOURS
 from fedse.experiments.measuring import read_runs
 

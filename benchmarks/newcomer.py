@@ -24,9 +24,8 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from unpaired import student
 
-from fedse.evaluation.paired import Difference, difference, holm
+from fedse.evaluation.paired import Difference, difference, holm, student
 from fedse.experience.journal import Journal
 from fedse.experiments.options import load_experiment
 from fedse.types import Outcome

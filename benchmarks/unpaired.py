@@ -10,7 +10,7 @@ mean counts as often as there are tasks, not sites.
 
 difference    mean over the seeds that both arms have of the difference in macro success
 interval      95 %: seeds drawn anew and, within a run and a world, successes from a binomial; percentiles of 10,000 draws
-t interval    95 %, Student's t over the differences by seed; needs two to five seeds
+t interval    95 %, Student's t over the differences by seed; needs two seeds
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from fedse.evaluation.paired import Array
+from fedse.evaluation.paired import Array, student
 from fedse.runs.reading import RunView
 
 DRAWS = 10_000
-T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
-"""Student's t for 95 %, by the number of seeds."""
 Counts = dict[str, tuple[float, int]]
 """By world: the share of successes, and of how many tasks."""
 
@@ -97,18 +95,6 @@ def difference(ours: Mapping[int, Counts], theirs: Mapping[int, Counts]) -> dict
     if (bounds := student(by_seed)) is not None:
         found["t_interval"] = list(bounds)
     return found
-
-
-def student(apart: Sequence[float]) -> tuple[float, float] | None:
-    """95 % of the mean of differences by seed, where the table has their number.
-
-    >>> student([0.1]), [round(bound, 3) for bound in student([0.1, 0.3])]
-    (None, [-1.071, 1.471])
-    """
-    if len(apart) not in T_95:
-        return None
-    half = T_95[len(apart)] * stdev(apart) / len(apart) ** 0.5
-    return fmean(apart) - half, fmean(apart) + half
 
 
 def gathered(paths: Sequence[Path], control: str) -> dict[str, Any]:

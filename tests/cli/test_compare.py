@@ -216,6 +216,7 @@ def test_a_clients_own_adapter_is_exported_by_name(runs: Path) -> None:
 
 def test_names_of_methods_are_not_broken_inside_a_word_on_a_usual_terminal() -> None:
     measured = SimpleNamespace(macro=0.1, macro_interval=(0.123, 0.456), micro=0.1, micro_interval=(-0.123, 0.456))
+    measured.seeds_interval = None
     labels = ["fed_se, aggregator=mean", "fed_se, aggregator=fedavgm, learning_rate=0.7, nesterov=True"]
     pair = SimpleNamespace(ours=labels[0], theirs=labels[1], seeds=[0], found=measured, p=0.5, verdict="better")
     cost = SimpleNamespace(hint_tokens=0, bytes=1, learned_tokens=1, explored_tokens=1, seconds=1)

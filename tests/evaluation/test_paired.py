@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedse.evaluation.metrics import wilson
-from fedse.evaluation.paired import difference, holm, macro_interval, sign_flip
+from fedse.evaluation.paired import difference, holm, macro_interval, sign_flip, student
 
 scipy_stats = pytest.importorskip("scipy.stats")
 
@@ -124,6 +124,16 @@ def test_seeds_that_disagree_widen_the_interval() -> None:
     assert same.macro_interval == pytest.approx((0.2, 0.2))
     assert unsure.macro_interval[0] < 0 < unsure.macro == pytest.approx(0.2)
     assert unsure.by_seed == pytest.approx({0: 0.6, 1: 0.2, 2: -0.2})
+    expected = scipy_stats.t.interval(0.95, 2, 0.2, scipy_stats.sem([0.6, 0.2, -0.2]))
+    assert unsure.seeds_interval == pytest.approx(expected, abs=1e-4)
+    assert difference({"maze": split["maze"][:1]}, {"maze": nothing["maze"][:1]}, [0]).seeds_interval is None
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10, 11, 12, 20, 60])
+def test_the_interval_over_the_seeds_alone_is_students(seeds: int) -> None:
+    values = np.random.default_rng(seeds).normal(size=seeds)
+    expected = scipy_stats.t.interval(0.95, seeds - 1, values.mean(), scipy_stats.sem(values))
+    assert student(values.tolist()) == pytest.approx(expected, abs=1e-3)
 
 
 def test_a_task_that_several_sites_play_counts_once() -> None:

@@ -17,6 +17,7 @@ from fedse.cli.tables import interval, markdown, percent
 
 if TYPE_CHECKING:
     from fedse.evaluation.comparison import Comparison, Group, Pair
+    from fedse.evaluation.paired import Difference
 
 _WIDEST_WORD = 30
 """Characters; a longer one is broken."""
@@ -134,7 +135,7 @@ def _pair_table(found: Comparison) -> Table:
             pair.ours,
             pair.theirs,
             str(len(pair.seeds)),
-            f"{100 * item.macro:+.1f}\n{_points(item.macro_interval)}",
+            f"{100 * item.macro:+.1f}\n{_points(item.macro_interval)}{_over_seeds(item)}",
             f"{100 * item.micro:+.1f}\n{_points(item.micro_interval)}",
             p_value(pair.p),
             pair.verdict,
@@ -143,7 +144,13 @@ def _pair_table(found: Comparison) -> Table:
         "differences in points; p: exact sign-flip test over tasks (McNemar's with one seed), corrected for "
         f"{counted(len(found.pairs), 'comparison')}; intervals: bootstrap of seeds and tasks"
     )
+    if any(pair.found.seeds_interval for pair in found.pairs):
+        table.caption += "; t: Student's, over the seeds alone"
     return table
+
+
+def _over_seeds(item: Difference) -> str:
+    return f"\nt {_points(item.seeds_interval)}" if item.seeds_interval else ""
 
 
 def _world_table(found: Comparison) -> Table:

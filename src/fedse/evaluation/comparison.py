@@ -20,7 +20,7 @@ SURE = 0.05
 DEFINITION = (
     "success of each task, greedy, frozen; 95 % Wilson intervals with each task as one trial; macro interval by square and "
     "add, sites with the same tasks as one; p: exact sign-flip test over tasks (McNemar's with one seed), Holm-corrected; "
-    "intervals of differences by bootstrap of seeds and, within worlds, of tasks"
+    "intervals of differences by bootstrap of seeds and, within worlds, of tasks; over the seeds alone by Student's t"
 )
 _BEHIND_A_WORD = ("learning", "exploring", "sharing", "pooled")
 _NO_DIFFERENCE = ("engine",)

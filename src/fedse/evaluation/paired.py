@@ -7,6 +7,7 @@ together: several seeds of one task, and one task that several sites played, as 
 
 That test takes the seeds as they are: it answers whether *these runs* differ on other tasks. Two runs of one method differ
 too, by the luck of what they explored. So whether *methods* differ also takes an interval over seeds and tasks drawn again.
+Two or three seeds drawn again are drawn from too few; beside it stands Student's interval over the seeds alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
+from statistics import fmean, stdev
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +26,9 @@ from fedse.seeds import generator
 
 Array = npt.NDArray[np.float64]
 RESAMPLES = 4000
+_T_95 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622)
+"""Student's t for 95 %, by degrees of freedom from one up."""
+_NORMAL_95 = 1.959964
 
 
 def sign_flip(differences: Sequence[int]) -> float:
@@ -80,6 +85,25 @@ def macro_interval(
     return max(0.0, mean - down), min(1.0, mean + up)
 
 
+def student(differences: Sequence[float]) -> tuple[float, float] | None:
+    """95 % of the mean of differences that have nothing in common; none of a single one.
+
+    >>> student([0.1]), [round(bound, 3) for bound in student([0.1, 0.3])]
+    (None, [-1.071, 1.471])
+    """
+    if len(differences) < 2:
+        return None
+    half = _t_95(len(differences) - 1) * stdev(differences) / sqrt(len(differences))
+    return fmean(differences) - half, fmean(differences) + half
+
+
+def _t_95(freedom: int) -> float:
+    if freedom <= len(_T_95):
+        return _T_95[freedom - 1]
+    z = _NORMAL_95
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+
+
 class InOneWorld(NamedTuple):
     """How much better one is than the other in a world."""
 
@@ -101,6 +125,8 @@ class Difference:
     by_world: Mapping[str, InOneWorld]
     by_seed: Mapping[int, float]
     """Macro difference of each seed both have."""
+    seeds_interval: tuple[float, float] | None
+    """Of the macro difference, over the seeds alone; none with one seed."""
     tasks: int
 
 
@@ -121,6 +147,7 @@ def difference(
     worlds = list(apart.values())
     every = np.concatenate(worlds, axis=1)
     macro, micro = _resampled(apart, columns)
+    by_seed = {seed: float(np.mean([world[row].mean() for world in worlds])) for row, seed in enumerate(seeds)}
     return Difference(
         macro=float(np.mean([world.mean() for world in worlds])),
         macro_interval=_middle(macro),
@@ -135,7 +162,8 @@ def difference(
             )
             for name, world in apart.items()
         },
-        by_seed={seed: float(np.mean([world[row].mean() for world in worlds])) for row, seed in enumerate(seeds)},
+        by_seed=by_seed,
+        seeds_interval=student(list(by_seed.values())),
         tasks=every.shape[1],
     )
 

@@ -66,7 +66,7 @@ function Pair({ pair }) {
     ["macro", pair.macro, pair.macro_interval, pair.p_holm],
     ...Object.entries(pair.by_world).map(([name, world]) => [name, world.share, world.interval, pair.by_world_holm[name]]),
   ];
-  return html`<section class="difference"><h3>${pair.ours} <small>against</small> ${pair.theirs}</h3><p class="calm">${pair.verdict}; ${f.plural(pair.tasks, "task")}, ${f.plural(pair.seeds.length, "seed")}.</p>
+  return html`<section class="difference"><h3>${pair.ours} <small>against</small> ${pair.theirs}</h3><p class="calm">${pair.verdict}; ${f.plural(pair.tasks, "task")}, ${f.plural(pair.seeds.length, "seed")}${pair.seeds_interval ? `; over the seeds alone ${f.points(pair.seeds_interval[0])} to ${f.points(pair.seeds_interval[1])} (Student's t)` : ""}.</p>
     <${Forest} label="Differences between ${pair.ours} and ${pair.theirs}" rows=${rows} /></section>`;
 }
 
