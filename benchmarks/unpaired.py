@@ -10,7 +10,7 @@ mean counts as often as there are tasks, not sites.
 
 difference    mean over the seeds that both arms have of the difference in macro success
 interval      95 %: seeds drawn anew and, within a run and a world, successes from a binomial; percentiles of 10,000 draws
-t interval    95 %, Student's t over the differences by seed; needs two seeds
+t interval    95 %, Student's t over the differences by seed; needs two seeds or more
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def test_a_long_label_is_printed_whole(runs: Path) -> None:
 
 @pytest.mark.slow
 def test_tables_as_markdown_hold_what_json_holds(runs: Path) -> None:
-    names = ["fed_se-s0", "fed_se-s1", "local-s0"]
+    names = ["fed_se-s0", "fed_se-s1", "centralized-s0", "centralized-s1", "local-s0"]
     page = command("compare", *names, "--markdown", folder=runs).stdout
     printed = json.loads(command("compare", *names, "--json", folder=runs).stdout)
     methods = printed["methods"]
@@ -165,15 +165,20 @@ def test_tables_as_markdown_hold_what_json_holds(runs: Path) -> None:
     assert columns[0] == columns[1] == len(methods[0]["worlds"]) + 4
     for method in methods:
         spent = [run[str(method["rounds"])]["bytes"] for run in method["costs"].values()]
+        moved = "trajectories" if None in spent else f"{sum(spent) / len(spent) / 1e6:.2f}"
         assert any(
-            row.startswith(f"| {method['label']} | {method['rounds']} |")
-            and row.endswith(f" {sum(spent) / len(spent) / 1e6:.2f} |")
+            row.startswith(f"| {method['label']} | {method['rounds']} |") and row.endswith(f" {moved} |")
             for row in rows
         ), method["label"]
-    assert printed["pairs"]
+    assert [len(pair["seeds"]) for pair in printed["pairs"]] == [2, 1]
     for pair in printed["pairs"]:
         begin = f"| {pair['ours']} | {pair['theirs']} | {len(pair['seeds'])} | {100 * pair['macro']:+.1f}<br>"
-        assert any(row.startswith(begin) and row.endswith(f"{pair['verdict']} |") for row in rows), begin
+        (row,) = [row for row in rows if row.startswith(begin)]
+        assert row.endswith(f"{pair['verdict']} |")
+        over_seeds = pair["seeds_interval"]
+        assert (over_seeds is None) == (len(pair["seeds"]) == 1)
+        shown = [f"t {100 * over_seeds[0]:+.1f} to {100 * over_seeds[1]:+.1f}"] if over_seeds else []
+        assert row.split(" | ")[3].split("<br>")[2:] == shown
 
 
 @pytest.mark.slow
@@ -215,8 +220,8 @@ def test_a_clients_own_adapter_is_exported_by_name(runs: Path) -> None:
 
 
 def test_names_of_methods_are_not_broken_inside_a_word_on_a_usual_terminal() -> None:
-    measured = SimpleNamespace(macro=0.1, macro_interval=(0.123, 0.456), micro=0.1, micro_interval=(-0.123, 0.456))
-    measured.seeds_interval = None
+    intervals = {"macro_interval": (0.123, 0.456), "micro_interval": (-0.123, 0.456), "seeds_interval": None}
+    measured = SimpleNamespace(macro=0.1, micro=0.1, **intervals)
     labels = ["fed_se, aggregator=mean", "fed_se, aggregator=fedavgm, learning_rate=0.7, nesterov=True"]
     pair = SimpleNamespace(ours=labels[0], theirs=labels[1], seeds=[0], found=measured, p=0.5, verdict="better")
     cost = SimpleNamespace(hint_tokens=0, bytes=1, learned_tokens=1, explored_tokens=1, seconds=1)
