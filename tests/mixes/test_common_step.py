@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import fedse
 from fedse.adapters.means import mean_of
+from fedse.aggregators.mean import Mean
+from fedse.errors import BadInput
 from fedse.experiments.options import Experiment
 from fedse.experiments.stored_adapter import stored_adapter
 from fedse.mixes.clustered import Clustered
@@ -69,12 +72,29 @@ def test_a_group_takes_the_step_as_a_client_does(monkeypatch: pytest.MonkeyPatch
         np.testing.assert_allclose(own[tensor], group + step, atol=1e-6)
 
 
+@pytest.mark.parametrize("more", [{}, {"participation": {"fraction": 0.5}}, {"mix": "clustered"}])
+def test_without_a_step_beyond_the_mean_there_is_nothing_to_add(
+    factored: Callable[..., Experiment], more: dict[str, Any]
+) -> None:
+    if more:
+        factored(**{"clients": SITES, "mix": "common_step", **more})
+        return
+    with pytest.raises(BadInput, match="with `aggregator: mean` there is none: use an aggregator such as `fedavgm`"):
+        factored(clients=SITES, mix="common_step")
+
+
+class SameMean(Mean):
+    """Does what `mean` does and does not say so."""
+
+
 @pytest.mark.slow
 def test_with_a_plain_mean_everybody_is_alone_and_with_momentum_nobody_is(
     factored: Callable[..., Experiment], tmp_path: Path
 ) -> None:
     alone = fedse.run(factored(name="alone", clients=SITES, method="local_se"), tmp_path)
-    mean = fedse.run(factored(name="mean", clients=SITES, mix="common_step"), tmp_path)
+    mean = fedse.run(
+        factored(name="mean", clients=SITES, mix="common_step", aggregator=f"{__name__}:SameMean"), tmp_path
+    )
     pushed = fedse.run(factored(name="pushed", clients=SITES, mix="common_step", aggregator=MOMENTUM), tmp_path)
     for client in SITES:
         own, after_mean, after_push = (

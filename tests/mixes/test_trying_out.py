@@ -98,7 +98,7 @@ def test_a_trial_played_again_has_the_same_weights(
                 played = of_one_process(federation.engine).play(Adapter(tensors, state.adapter.config), episodes)
                 success[one] = sum(item.outcome is Outcome.SUCCESS for item in played) / 6
             best = max(success.values())
-            kept = load_file(result.folder / f"clients/{client.name}/private/0002.safetensors")
+            kept = load_file(result.folder / f"clients/{client.name}/state/trial/0002.safetensors")
             weights = {key.removeprefix("weight/"): float(value[0]) for key, value in kept.items()}
             gains = {one: share - success[SHARED] for one, share in success.items() if share > success[SHARED]}
             if not gains:
@@ -125,11 +125,50 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(
     for other in (resumed, crossed):
         assert other.adapter.digest() == straight.adapter.digest()
         assert other.validation["worlds"] == straight.validation["worlds"]
-        for path in sorted((straight.folder / "clients").rglob("private/*.safetensors")):
+        for path in sorted((straight.folder / "clients").rglob("trial/*.safetensors")):
             assert path.read_bytes() == (other.folder / path.relative_to(straight.folder)).read_bytes()
     with open_run(straight.folder) as federation:
         before = straight.validation
         assert federation.server.evaluate(3, "validation")["worlds"] == before["worlds"]
+
+
+class InTurn(WeightByGain):
+    """Takes other adapters in every round: the broadcast one, that of one client, the mean of two others."""
+
+    chosen: ClassVar[list[list[str]]] = [[SHARED], ["east"], ["north", "west"]]
+    trials: ClassVar[dict[str, int]] = {}
+
+    def weights(self, success: Any) -> Any:
+        trial = InTurn.trials[self.client] = InTurn.trials.get(self.client, -1) + 1
+        names = self.chosen[trial % len(self.chosen)]
+        return {name: 1 / len(names) for name in names}
+
+
+def test_a_trial_leaves_nothing_of_the_one_before(factored: Callable[..., Experiment], tmp_path: Path) -> None:
+    InTurn.trials.clear()
+    result = fedse.run(factored(mix={"name": f"{__name__}:InTurn", "tasks": 1}, clients=THREE, rounds=5), tmp_path)
+    with open_run(result.folder) as federation:
+        for number in range(1, 5):
+            state = stored_state(federation.run, number)
+            known = {SHARED: state.adapter.tensors, **opened(library_of(state), state.adapter.layout)}
+            taken = [known[name] for name in InTurn.chosen[(number - 1) % 3]]
+            begun = {name: np.mean([one[name] for one in taken], 0, np.float64).astype("f4") for name in taken[0]}
+            wanted = Adapter(begun, state.adapter.config).digest()
+            for client in federation.clients:
+                episodes = client.experience.journal.read(f"{number + 1:04d}")
+                assert {episode.adapter for episode in episodes} == {wanted}, (client.name, number + 1)
+
+
+class TooMuch(DeferToBest):
+    """Takes two whole adapters."""
+
+    def weights(self, success: Any) -> Any:
+        return {SHARED: 1.0, self.client: 1.0}
+
+
+def test_weights_that_do_not_add_up_to_one_are_refused(factored: Callable[..., Experiment], tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="they add up to 2, and have to add up to 1"):
+        fedse.run(factored(mix={"name": f"{__name__}:TooMuch", "tasks": 1}, clients=THREE, rounds=2), tmp_path)
 
 
 class Noted(DeferToBest):
@@ -150,15 +189,15 @@ def test_trials_come_as_often_as_asked_for(factored: Callable[..., Experiment], 
     result = fedse.run(factored(**setting), tmp_path)
     # Before rounds 2 and 5, of the broadcast adapter and three others; the closing evaluation is before a seventh.
     assert sorted(Noted.tried) == [(name, 4) for name in sorted(THREE) for _ in range(2)]
-    kept = sorted(path.name for path in (result.folder / "clients/east/private").iterdir())
+    kept = sorted(path.name for path in (result.folder / "clients/east/state/trial").iterdir())
     assert kept == [f"000{number}.safetensors" for number in range(2, 7)]
-    assert not (result.folder / "clients/guest/private").exists()
+    assert not (result.folder / "clients/guest/state").exists()
 
 
 class Peeks(DeferToBest):
     """Tries on tasks that are held out."""
 
-    def try_out(self, site: Site, sent: Sent, kept: Tensors) -> Trial:
+    def try_out(self, site: Site, sent: Sent, earlier: Tensors) -> Trial:
         held_out = site.places["maze"].tasks("validation")[:1]
         yield Play(sent.adapter, [site.episode("maze", task, Purpose.EVALUATE, 1) for task in held_out])
         return {}

@@ -35,20 +35,23 @@ class TrainsInParts(Protocol):
 class ClientAdapters:
     """What the client's mix makes of the broadcast adapter, or the client's own if it shares nothing."""
 
-    def __init__(self, folder: Path, plan: Plan, mix: Mix, shares: bool, joins: int = 1) -> None:
-        """`joins` is the client's first round."""
+    def __init__(self, folder: Path, plan: Plan, mix: Mix, shares: bool, trials: Notebook, joins: int = 1) -> None:
+        """`trials` is where it stays what the mix found out by playing; `joins` is the client's first round."""
         self.plan = plan
         self.mix = mix
         self.joins = joins
         self.own = None if shares else OwnAdapters(folder / "adapters")
         self._private = Notebook(folder / "private")
+        # Apart from what the mix keeps: each trial replaces the one before as a whole.
+        self._trials = trials
 
     def tried(self, task: RoundTask, site: Site) -> Trial:
         """What the mix finds out by playing before anything else is done; the other methods need it."""
         if not isinstance(self.mix, TriesOut) or self.own is not None or not site.learns:
             return {}
         broadcast = _sent(task)
-        return (yield from on_training_tasks(site, self.mix.try_out(site, broadcast, self._kept(broadcast))))
+        earlier = self._trials.before(broadcast.behind + 1).tensors
+        return (yield from on_training_tasks(site, self.mix.try_out(site, broadcast, earlier)))
 
     def entering(self, task: RoundTask, found: Tensors) -> Adapter:
         """What the client plays a task with, in fresh arrays: nothing that one client does to its own reaches another."""
@@ -60,7 +63,7 @@ class ClientAdapters:
 
     def completed(self, broadcast: Sent, found: Tensors | None = None) -> Adapter:
         """An adapter that anybody may have sent, with what this client keeps to itself after so many rounds."""
-        kept = {**self._kept(broadcast), **(found or {})}
+        kept = {**self._private.before(broadcast.behind + 1).tensors, **(found or {})}
         made = an_adapter(self.mix.compose(with_own_share(self.mix, broadcast, self._private), kept), "mix, `compose`")
         if not set(broadcast.adapter.layout) <= set(made.layout):
             raise BadInput("mix, `compose`: it has to give all tensors of the broadcast adapter, in their shapes.")
@@ -96,7 +99,8 @@ class ClientAdapters:
         if ended is not None:
             stays = private(ended, self.plan.in_round(task.round)).tensors
             kept = arrays(self.mix.keep(ended), "mix, `keep`") if self.own is None else {}
-            self._private.keep(task.round, {**stays, **kept, **found}, began_with(self.mix, _sent(task).adapter))
+            self._private.keep(task.round, {**stays, **kept}, began_with(self.mix, _sent(task).adapter))
+            self._trials.keep(task.round, found)
         if self.own is not None:
             self.own.write(task.round, start if learned is None else learned)
             return None
@@ -110,9 +114,6 @@ class ClientAdapters:
             return None
         vector = pack(sent(learned, self.plan.in_round(task.round)))
         return None if np.isfinite(vector).all() else vector
-
-    def _kept(self, broadcast: Sent) -> Tensors:
-        return self._private.before(broadcast.behind + 1).tensors
 
     def _frozen(self, adapter: Adapter, round: int) -> Adapter:
         return replace(adapter, frozen=frozen(adapter, self.plan.in_round(round)))

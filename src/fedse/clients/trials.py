@@ -19,11 +19,12 @@ class TriesOut(Protocol):
     """A mix that plays before it composes.
 
     Composing is repeated within a round and must cost no episodes, so it is apart from playing: what the trial finds, under
-    names of its own, is given to `compose` together with what the client keeps, and stays with it.
+    names of its own, is given to `compose` together with what the client keeps, and stays with it until the next trial.
     """
 
-    def try_out(self, site: Site, sent: Sent, kept: Tensors) -> Trial:
-        """Asks with `played = yield Play(adapter, episodes)`. Depends on its arguments alone."""
+    def try_out(self, site: Site, sent: Sent, earlier: Tensors) -> Trial:
+        """Asks with `played = yield Play(adapter, episodes)`. `earlier` is what the last trial found; what is returned takes
+        its place. Depends on its arguments alone."""
         ...
 
 

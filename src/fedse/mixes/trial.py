@@ -3,14 +3,16 @@
     success_j = share of the trial tasks that adapter j solves        training tasks of the client, greedy, drawn anew
     begin     = sum over j of weight_j * (A_j, B_j)                   the weights are what a variant makes of successes
 
-Only training tasks are played, and nothing of the trials leaves the client: the weights stay with it (`private/`) and are
-used until the next trial. A client that only measures, and everybody before there is a library, takes the broadcast adapter.
+Only training tasks are played, and nothing of the trials leaves the client: the weights stay with it (`state/trial/`) and
+are used until the next trial. A client that only measures, and everybody before there is a library, takes the broadcast
+adapter.
 Cost: upload as `broadcast`; download of one adapter more for each client; `tasks` episodes of each world for the broadcast
 adapter and for each client's, every `every` rounds. Every client sees the others' single updates.
 """
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
@@ -19,6 +21,7 @@ from pydantic import Field
 
 from fedse.clients.site import Site
 from fedse.clients.trials import Trial
+from fedse.errors import BadInput
 from fedse.mixes.broadcast import Broadcast
 from fedse.plugins import PluginOptions
 from fedse.seeds import generator
@@ -56,8 +59,7 @@ class TrialMix(Broadcast):
         """How much of each adapter is taken, by the names of `success`, among which is `SHARED`. They add up to 1."""
         raise NotImplementedError
 
-    def try_out(self, site: Site, sent: Sent, kept: Tensors) -> Trial:
-        earlier = {name: value for name, value in kept.items() if name.startswith(_WEIGHT)}
+    def try_out(self, site: Site, sent: Sent, earlier: Tensors) -> Trial:
         if not sent.library or (earlier and (sent.behind - 1) % self.every):
             return earlier
         success = {}
@@ -66,7 +68,10 @@ class TrialMix(Broadcast):
         for name in (SHARED, *sorted(sent.library)):
             played = yield Play(Adapter(candidate(sent, name), sent.adapter.config), episodes)
             success[name] = _success(played)
-        return {f"{_WEIGHT}{name}": np.array([weight]) for name, weight in self.weights(success).items() if weight}
+        weights = self.weights(success)
+        if not math.isclose(sum(weights.values()), 1.0, abs_tol=1e-6):
+            raise BadInput(f"mix, `weights`: they add up to {sum(weights.values()):g}, and have to add up to 1.")
+        return {f"{_WEIGHT}{name}": np.array([weight]) for name, weight in weights.items() if weight}
 
     def compose(self, sent: Sent, kept: Tensors) -> Adapter:
         weights = {

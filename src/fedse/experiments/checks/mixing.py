@@ -21,6 +21,13 @@ def check_mix(experiment: ExperimentKeys) -> None:
             f"`mix: {mix.name}` takes its own share out of the mean, and the aggregator is "
             f"'{experiment.aggregator.name}': use `aggregator: mean`"
         )
+    everybody = experiment.participation.fraction == 1
+    if capability(mix, "needs_server_step") and capability(experiment.aggregator, "plain_mean") and everybody:
+        raise ValueError(
+            f"`mix: {mix.name}` adds the step that the server makes beyond the mean of all clients, and with `aggregator: "
+            f"{experiment.aggregator.name}` there is none: use an aggregator such as `fedavgm`, or `method: local_se`, "
+            "which is the same without the bytes"
+        )
     if (experiment.has_library or capability(mix, "needs_whole_adapters")) and not experiment.aggregator.foreign:
         _check_whole_adapters(experiment)
 
