@@ -279,17 +279,18 @@ class Filter(Protocol):
 class Mix(Protocol):
     """What a client makes of the broadcast adapter, and what of it stays. Built with the client's name and the seed.
 
-    One that makes no sense for a client by itself says so with `needs_others = True`; one that puts a second pair
-    beside the shared one with `needs_lora = True`; one that takes the broadcast adapter for the plain mean of what
-    clients sent with `needs_plain_mean = True` (it is then told what the client sent for it, `sent.own`), and an
-    aggregator that makes it with `plain_mean = True`; one that adds what a server does beyond that mean with
-    `needs_server_step = True`; one whose clients do not simply add what they keep to what they are sent, so that an
-    adapter cannot be tried at other clients, with `own_mixture = True`; one that needs the adapter that each client
-    sent last (`sent.library`) with `needs_library = True`; one that mixes whole adapters, so that clients have to
-    send all that they train and be sent no further ranks, with `needs_whole_adapters = True`; one that keeps what its
-    client ended a round with, even if nothing was learned in it, with `keeps_unlearned = True`; one that leaves every
-    client to its own adapter in the first `rounds` rounds, an attribute of its own, with `begins_alone = True`. It
-    may play before it composes (`clients.trials.TriesOut`).
+    One that makes no sense for a client by itself says so with `needs_others = True`; one that puts a second pair beside
+    the shared one with `needs_lora = True`; one that takes the broadcast adapter for the plain mean of what clients sent
+    with `needs_plain_mean = True` (it is then told what the client sent for it, `sent.own`), and an aggregator that makes
+    it with `plain_mean = True`; one that adds what a server does beyond that mean with `adds_server_step = True`; one whose
+    clients do not simply add what they keep to what they are sent, so that an adapter cannot be tried at other clients,
+    with `own_mixture = True`; one that needs the adapter that each client sent last (`sent.library`) with `needs_library =
+    True`; one that mixes whole adapters, so that clients have to send all that they train and be sent no further ranks,
+    with `needs_whole_adapters = True`; one that adds up factors of different adapters, which have to belong together, with
+    `needs_same_factors = True`; one that freezes the shared pair in one of its lessons with `freezes_shared = True`; one
+    that keeps what its client ended a round with, even if nothing was learned in it, with `keeps_unlearned = True`; one
+    that leaves every client to its own adapter in the first `rounds` rounds, an attribute of its own, with `begins_alone =
+    True`. It may play before it composes (`clients.trials.TriesOut`).
     """
 
     def compose(self, sent: Sent, kept: Tensors) -> Adapter:

@@ -19,6 +19,8 @@ from fedse.aggregators.product_merge import ProductMerge
 from fedse.aggregators.task_arithmetic import TaskArithmetic
 from fedse.aggregators.ties_merge import TiesMerge
 from fedse.aggregators.tsv_merge import TsvMerge
+from fedse.plugins import resolve
+from fedse.plugins.shipped import KNOWN
 from fedse.types import Adapter, ServerState
 
 RANK = 3
@@ -49,11 +51,11 @@ def dense_sum(changes: list[Dense]) -> Dense:
     return np.sum(changes, axis=0)
 
 
-def dense_tsv(changes: list[Dense]) -> Dense:
+def dense_tsv(changes: list[Dense], ranks: Sequence[int] = (RANK,) * 5) -> Dense:
     found = [np.linalg.svd(change, full_matrices=False) for change in changes]
-    lefts = np.hstack([one[0][:, :RANK] for one in found])
-    values = np.concatenate([one[1][:RANK] for one in found])
-    rights = np.hstack([one[2][:RANK].T for one in found])
+    lefts = np.hstack([one[0][:, :rank] for one, rank in zip(found, ranks, strict=False)])
+    values = np.concatenate([one[1][:rank] for one, rank in zip(found, ranks, strict=False)])
+    rights = np.hstack([one[2][:rank].T for one, rank in zip(found, ranks, strict=False)])
     return orthonormal(lefts) @ np.diag(values) @ orthonormal(rights).T
 
 
@@ -71,6 +73,37 @@ def test_the_merged_change_is_that_of_the_dense_products(rule: Any, dense: Any, 
     found = merged_by(rule(scale=0.7, rank=None), state, updates)
     for name, changes in changed_products(state, updates).items():
         np.testing.assert_allclose(found[name], 0.7 * dense(changes), atol=2e-5, err_msg=name)
+
+
+def test_tsv_takes_no_vectors_of_what_a_client_did_not_change() -> None:
+    """A singular vector without a value is arbitrary, and would turn the others away from itself."""
+    state = some_state()
+    whole = some_updates(TsvMerge(), state, spread=0.5)[0]
+    same = HeldUpdate("same", state.adapter.layout, pack(state.adapter))
+    direction = {
+        name: tensor + (np.eye(*tensor.shape, dtype=np.float32)[:, :1] @ np.eye(1, RANK, dtype=np.float32))
+        if ".lora_B." in name
+        else tensor
+        for name, tensor in state.adapter.tensors.items()
+    }
+    one_rank = Adapter(direction, state.adapter.config)
+    short = HeldUpdate("short", one_rank.layout, pack(one_rank))
+    for updates, ranks in (([whole, same], (RANK, 0)), ([whole, short], (RANK, 1)), ([same, same], (0, 0))):
+        found = merged_by(TsvMerge(rank=None), state, updates)
+        turned = merged_by(TsvMerge(rank=None), state, updates[::-1])
+        for name, changes in changed_products(state, updates).items():
+            wanted = dense_tsv(changes, ranks) if any(ranks) else np.zeros_like(changes[0])
+            np.testing.assert_allclose(found[name], wanted, atol=5e-5, err_msg=name)
+            np.testing.assert_allclose(turned[name], wanted, atol=5e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("name", KNOWN["aggregator"])
+def test_whoever_broadcasts_further_ranks_says_so_before_a_run(name: str) -> None:
+    rule: Any = resolve("aggregator", name)()
+    state = some_state()
+    following, _ = rule.aggregate(state, some_updates(rule, state, spread=0.5))
+    more = any(part(tensor) == RESIDUAL for tensor in following.adapter.tensors)
+    assert more <= getattr(rule, "adds_ranks", False)
 
 
 def test_ties_goes_by_the_entries_of_the_cores() -> None:

@@ -17,14 +17,19 @@ import pytest
 
 import fedse
 from clock import Clock
+from factored_table import FactoredLearner
+from fedse.adapters.files import read_adapter
 from fedse.errors import BadInput, RunConflict, TooFewClients
 from fedse.events import Event
+from fedse.experience.journal import Journal
 from fedse.experiments.options import Experiment
+from fedse.experiments.stored_adapter import stored_adapter
 from fedse.federation import absence
 from fedse.federation import exchange as exchanging
 from fedse.federation.exchange import Exchange, ParticipationOptions
 from fedse.federation.server import LimitOptions
-from fedse.types import ClientFailure, ClientUpdate, RoundTask
+from fedse.runs.reading import RunView
+from fedse.types import ClientFailure, ClientUpdate, RoundTask, Task
 from fedse.worlds.maze import Maze
 from short_maze import SHORT_MAZE
 
@@ -351,3 +356,40 @@ def test_a_broken_client_can_be_left_out(table_experiment: Callable[..., Experim
     assert [report["absent"] for report in reports(result.folder)] == [{"west": "LeftOut"}] * 2
     assert [report["diagnostics"]["contributed"] for report in reports(result.folder)] == [["east"]] * 2
     assert result.test["absent"] == {"west": "LeftOut"}
+
+
+class SometimesBroken(Maze):
+    """Cannot say what its tasks are in round 3."""
+
+    broken = False
+
+    def tasks(self, split: str) -> list[Task]:
+        if SometimesBroken.broken:
+            raise LookupError("the disk is gone")
+        return super().tasks(split)
+
+
+class BreaksThatMaze(FactoredLearner):
+    """Learning of round 2 comes after all playing of round 2, and before all of round 3."""
+
+    def enter(self, round: int) -> None:
+        SometimesBroken.broken = round == 2
+
+
+def test_a_site_that_shares_nothing_goes_on_with_what_it_had_after_a_round_without_it(
+    factored: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    SometimesBroken.broken = False
+    clients = {
+        "east": {"worlds": [SHORT_MAZE]},
+        "west": {"worlds": [{**SHORT_MAZE, "name": f"{__name__}:SometimesBroken"}]},
+    }
+    setting = {"clients": clients, "method": "local_se", "learner": f"{__name__}:BreaksThatMaze"}
+    result = fedse.run(factored(**setting, rounds=4, limits={"on_errors": "leave_out"}), tmp_path)
+    assert [list(report["absent"]) for report in reports(result.folder)] == [[], [], ["west"], []]
+    adapters = result.folder / "clients/west/adapters"
+    assert sorted(path.name for path in adapters.iterdir()) == ["0001", "0002", "0004"]
+    entered = {episode.adapter for episode in Journal(result.folder / "clients/west/episodes").read("0004")}
+    assert entered == {read_adapter(adapters / "0002").digest()}
+    run = RunView(result.folder)
+    assert stored_adapter(run, 3, "west").digest() == stored_adapter(run, 2, "west").digest()

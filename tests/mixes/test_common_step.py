@@ -72,15 +72,16 @@ def test_a_group_takes_the_step_as_a_client_does(monkeypatch: pytest.MonkeyPatch
         np.testing.assert_allclose(own[tensor], group + step, atol=1e-6)
 
 
-@pytest.mark.parametrize("more", [{}, {"participation": {"fraction": 0.5}}, {"mix": "clustered"}])
-def test_without_a_step_beyond_the_mean_there_is_nothing_to_add(
-    factored: Callable[..., Experiment], more: dict[str, Any]
+@pytest.mark.parametrize("mix", ["common_step", {"name": "clustered", "weight": 1.0}])
+def test_without_a_step_beyond_the_mean_or_without_everybody_there_is_nothing_to_add(
+    factored: Callable[..., Experiment], mix: Any
 ) -> None:
-    if more:
-        factored(**{"clients": SITES, "mix": "common_step", **more})
-        return
     with pytest.raises(BadInput, match="with `aggregator: mean` there is none: use an aggregator such as `fedavgm`"):
-        factored(clients=SITES, mix="common_step")
+        factored(clients=SITES, mix=mix)
+    factored(clients=SITES, mix=mix, aggregator=MOMENTUM)
+    with pytest.raises(BadInput, match=r"`participation.fraction` leaves some out of a round"):
+        factored(clients=SITES, mix=mix, aggregator=MOMENTUM, participation={"fraction": 0.5})
+    factored(clients=SITES, mix="clustered", participation={"fraction": 0.5})
 
 
 class SameMean(Mean):

@@ -261,6 +261,16 @@ def test_two_lessons_a_round_count_both_their_steps(factored: Callable[..., Expe
         ({"mix": {"name": "specialists", "rounds": 1}, "aggregator": "tsv_merge"}, "sent further ranks"),
         ({"mix": "blend", "aggregator": "fedsa_lora"}, "clients keep a factor"),
         ({"mix": "blend", "aggregator": "flora"}, "sent further ranks"),
+        ({"mix": "blend", "aggregator": "fedexp_products"}, "sent further ranks"),
+        ({"mix": "blend", "aggregator": "flexlora"}, "do not belong together"),
+        ({"mix": "defer_to_best", "aggregator": "fedsvd"}, "do not belong together"),
+        ({"mix": "clustered", "aggregator": "compress_then_merge"}, "do not belong together"),
+        ({"mix": "weight_by_gain", "aggregator": "rolora"}, "do not belong together"),
+        ({"mix": "blend", "aggregator": {"name": "fedexp", "factors": "in_turn"}}, "do not belong together"),
+        ({"mix": "feddpa", "aggregator": "fedsa_lora"}, "clients keep a factor"),
+        ({"mix": "feddpa", "aggregator": "flora"}, "sent further ranks"),
+        ({"mix": "feddpa", "learner": {"name": "imitation", "restart": True}}, "freeze a part of it"),
+        ({"mix": "fedalt", "start_adapter": "somewhere"}, "would be gone after a round"),
         ({"method": "local_se", "mix": {"name": "specialists", "rounds": 1}}, "leave `mix` out"),
         ({"mix": {"name": "blend", "share": 1.5}}, "mix.share: input should be less than or equal to 1, got 1.5"),
     ],
@@ -268,6 +278,19 @@ def test_two_lessons_a_round_count_both_their_steps(factored: Callable[..., Expe
 def test_mixes_that_cannot_work_are_refused(factored: Callable[..., Experiment], change: Any, told: str) -> None:
     with pytest.raises(BadInput, match=told):
         factored(**change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mix": "blend", "aggregator": "ffa_lora"},
+        {"mix": "personal", "aggregator": "rolora"},
+        {"mix": "feddpa", "aggregator": "flexlora"},
+        {"mix": {"name": "specialists", "rounds": 1}, "aggregator": "flexlora"},
+    ],
+)
+def test_mixes_that_can_work_are_not_refused(factored: Callable[..., Experiment], change: Any) -> None:
+    assert factored(**change).mix.name in str(change["mix"])
 
 
 @pytest.mark.parametrize("mix", ["personal", "feddpa", "fedalt"])

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 import fedse
+from factored_table import FactoredLearner
 from fedse.adapters.plan import opened
 from fedse.aggregators.mean import Mean
 from fedse.cli import app
@@ -27,7 +28,7 @@ from fedse.federation.stored_state import stored_state
 from fedse.mixes.defer_to_best import DeferToBest
 from fedse.mixes.trial import SHARED
 from fedse.mixes.weight_by_gain import WeightByGain
-from fedse.types import Adapter, Outcome, Play, Purpose, Sent, ServerState, Tensors
+from fedse.types import Adapter, Lesson, Outcome, Play, Purpose, Sent, ServerState, Tensors
 from short_maze import SHORT_MAZE
 
 MAZES = [SHORT_MAZE, {**SHORT_MAZE, "turn_limit": 12}]
@@ -99,6 +100,7 @@ def test_a_trial_played_again_has_the_same_weights(
                 success[one] = sum(item.outcome is Outcome.SUCCESS for item in played) / 6
             best = max(success.values())
             kept = load_file(result.folder / f"clients/{client.name}/state/trial/0002.safetensors")
+            assert kept.pop("before_round").tolist() == [2]
             weights = {key.removeprefix("weight/"): float(value[0]) for key, value in kept.items()}
             gains = {one: share - success[SHARED] for one, share in success.items() if share > success[SHARED]}
             if not gains:
@@ -159,6 +161,33 @@ def test_a_trial_leaves_nothing_of_the_one_before(factored: Callable[..., Experi
                 assert {episode.adapter for episode in episodes} == {wanted}, (client.name, number + 1)
 
 
+class Abstains(FactoredLearner):
+    """Learns nothing in round 4, as rules of groups do where all attempts end alike."""
+
+    round = 0
+
+    def enter(self, round: int) -> None:
+        self.round = round
+
+    def learn(self, lesson: Lesson) -> Any:
+        return None if self.round == 4 else super().learn(lesson)
+
+
+def test_a_trial_holds_until_the_next_even_if_nothing_was_learned_after_it(
+    factored: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    InTurn.trials.clear()
+    setting = {"mix": {"name": f"{__name__}:InTurn", "tasks": 1, "every": 2}, "clients": THREE, "rounds": 5}
+    result = fedse.run(factored(**setting, learner=f"{__name__}:Abstains"), tmp_path)
+    for name in THREE:
+        kept = {
+            number: load_file(result.folder / f"clients/{name}/state/trial/000{number}.safetensors")
+            for number in (2, 4, 5)
+        }
+        weights = {number: {key for key in found if key.startswith("weight/")} for number, found in kept.items()}
+        assert weights == {2: {"weight/"}, 4: {"weight/east"}, 5: {"weight/east"}}
+
+
 class TooMuch(DeferToBest):
     """Takes two whole adapters."""
 
@@ -192,6 +221,20 @@ def test_trials_come_as_often_as_asked_for(factored: Callable[..., Experiment], 
     kept = sorted(path.name for path in (result.folder / "clients/east/state/trial").iterdir())
     assert kept == [f"000{number}.safetensors" for number in range(2, 7)]
     assert not (result.folder / "clients/guest/state").exists()
+
+
+@pytest.mark.slow
+def test_a_client_that_is_asked_now_and_then_tries_as_often_as_the_others(
+    factored: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    Noted.tried.clear()
+    four = {name: {"worlds": [MAZES[0]]} for name in ("a", "b", "c", "d")}
+    setting = {"mix": {"name": f"{__name__}:Noted", "tasks": 1, "every": 2}, "clients": four, "rounds": 12}
+    fedse.run(factored(**setting, participation={"fraction": 0.25, "draw": "in_turn"}), tmp_path)
+    counts = [sum(name == client for client, _ in Noted.tried) for name in four]
+    # Three turns each, four rounds apart, and the closing evaluation. At the first turn of all there was no library yet; the
+    # client that had the last turn needs no other trial right after it.
+    assert sorted(counts) == [3, 3, 4, 4]
 
 
 class Peeks(DeferToBest):

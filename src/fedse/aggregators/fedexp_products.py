@@ -38,9 +38,11 @@ class FedExPProducts(Rule):
     """The mean change in product space, taken further the less the clients' changes agree."""
 
     Options = FedExPProductsOptions
+    new_factors = True
 
     def __init__(self, **options: Any) -> None:
         self.options = FedExPProductsOptions.model_validate(options)
+        self.adds_ranks = self.options.rank != 0
 
     def combine(self, state: ServerState, updates: Sequence[StoredUpdate]) -> Result:
         step = self.step(state, updates)

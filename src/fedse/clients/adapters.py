@@ -35,11 +35,10 @@ class TrainsInParts(Protocol):
 class ClientAdapters:
     """What the client's mix makes of the broadcast adapter, or the client's own if it shares nothing."""
 
-    def __init__(self, folder: Path, plan: Plan, mix: Mix, shares: bool, trials: Notebook, joins: int = 1) -> None:
-        """`trials` is where it stays what the mix found out by playing; `joins` is the client's first round."""
+    def __init__(self, folder: Path, plan: Plan, mix: Mix, shares: bool, trials: Notebook) -> None:
+        """`trials` is where it stays what the mix found out by playing."""
         self.plan = plan
         self.mix = mix
-        self.joins = joins
         self.own = None if shares else OwnAdapters(folder / "adapters")
         self._private = Notebook(folder / "private")
         # Apart from what the mix keeps: each trial replaces the one before as a whole.
@@ -57,8 +56,8 @@ class ClientAdapters:
         """What the client plays a task with, in fresh arrays: nothing that one client does to its own reaches another."""
         with during("adapter"):
             broadcast = _sent(task)
-            if self.own is not None and broadcast.behind >= self.joins:
-                return self._frozen(self.own.read(broadcast.behind), broadcast.behind + 1)
+            if self.own is not None and (own := self.own.newest(broadcast.behind)) is not None:
+                return self._frozen(own, broadcast.behind + 1)
             return self.completed(broadcast, found)
 
     def completed(self, broadcast: Sent, found: Tensors | None = None) -> Adapter:
@@ -95,12 +94,12 @@ class ClientAdapters:
 
     def leaving(self, task: RoundTask, start: Adapter, learned: Adapter | None, found: Tensors) -> Vector | None:
         """Keep what stays; the packed rest, or None where nothing was learned or nothing is shared."""
+        self._trials.keep(task.round, found)  # What was tried holds until the next trial, whatever came of the lesson.
         ended = start if learned is None and getattr(self.mix, "keeps_unlearned", False) else learned
         if ended is not None:
             stays = private(ended, self.plan.in_round(task.round)).tensors
             kept = arrays(self.mix.keep(ended), "mix, `keep`") if self.own is None else {}
             self._private.keep(task.round, {**stays, **kept}, began_with(self.mix, _sent(task).adapter))
-            self._trials.keep(task.round, found)
         if self.own is not None:
             self.own.write(task.round, start if learned is None else learned)
             return None

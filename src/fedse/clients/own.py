@@ -5,20 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedse.adapters.files import read_adapter, write_adapter
+from fedse.errors import BadInput
 from fedse.runs.reading import RunView
 from fedse.storage import atomic
 from fedse.types import Adapter
 
 
 class OwnAdapters:
-    """A repeated round overwrites its folder."""
+    """A repeated round overwrites its folder; one in which the client was absent has none."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def read(self, number: int) -> Adapter:
-        """The adapter after a round."""
-        return read_adapter(self.folder / f"{number:04d}")
+    def newest(self, number: int) -> Adapter | None:
+        """The adapter after a round, which is that of the last one that the client took part in."""
+        rounds = [int(path.name) for path in self.folder.glob("*") if path.name.isdecimal()]
+        last = max((round for round in rounds if round <= number), default=None)
+        return None if last is None else read_adapter(self.folder / f"{last:04d}")
 
     def write(self, number: int, adapter: Adapter) -> None:
         with atomic.new_folder(self.folder / f"{number:04d}") as folder:
@@ -28,4 +31,7 @@ class OwnAdapters:
 def own_adapter(run: RunView, client: str, number: int) -> Adapter:
     """What a client that shares nothing has after a round, verified against the run's records."""
     run.check_kept(client, number)
-    return OwnAdapters(run.client_folder(client) / "adapters").read(number)
+    found = OwnAdapters(run.client_folder(client) / "adapters").newest(number)
+    if found is None:
+        raise BadInput(f"client '{client}' of {run.path} has taken part in no round up to {number}: it has no adapter.")
+    return found

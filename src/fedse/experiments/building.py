@@ -111,9 +111,7 @@ def _build_client(
     once = AnsweredOnce(folder / ANSWERED) if noisy else None
     return Client(
         site=site,
-        adapters=ClientAdapters(
-            folder, components.plan, mix, experiment.sharing == "all", site.notebook("trial"), site.joins
-        ),
+        adapters=ClientAdapters(folder, components.plan, mix, experiment.sharing == "all", site.notebook("trial")),
         experience=Experience(
             site,
             components.start,

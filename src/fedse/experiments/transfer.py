@@ -65,7 +65,7 @@ def _adapters(
 def own_adapter(server: Server, client: Client, number: int) -> Adapter | None:
     """What a client fitted in the last round; None when it fitted nothing."""
     if client.adapters.own is not None:
-        return client.adapters.own.read(number) if number >= client.site.joins else None
+        return client.adapters.own.newest(number)
     report = server.run.report(number)
     if report is not None and client.name not in report["clients"]:
         return None  # It was not asked, or did not answer.

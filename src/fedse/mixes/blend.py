@@ -34,6 +34,7 @@ class Blend(Broadcast):
     needs_others = True
     own_mixture = True
     needs_whole_adapters = True
+    needs_same_factors = True
     keeps_unlearned = True
 
     def __init__(self, client: str, seed: int, share: float | Ramp = 0.5) -> None:

@@ -41,7 +41,6 @@ class Clustered(CommonStep):
 
     Options = ClusteredOptions
     needs_lora = True
-    needs_server_step = False
 
     def __init__(self, client: str, seed: int, min_silhouette: float = 0.01, weight: float | Ramp = 0.0) -> None:
         super().__init__(client, seed, weight)

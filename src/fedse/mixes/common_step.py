@@ -4,8 +4,9 @@
 
 With `aggregator: mean` the bracket is nothing, and every client would go on alone: that is refused. With momentum at the
 server the broadcast is ahead of the mean, by what successive rounds of all clients agree on: that is added to each client's
-own adapter. The mean of all beginnings is the broadcast adapter, so that the server's step is still about what everybody
-began with. Where a mean takes away what only one client learned, this keeps all of it.
+own adapter. With a weight of 1 and everybody there, the mean of all beginnings is the broadcast adapter, so that the
+server's step is still about what everybody began with. Where clients are left out of rounds it would not be, and momentum
+would go on without end: that is refused, too. Where a mean takes away what only one client learned, this keeps all of it.
 Cost: upload as `broadcast`; download of one adapter more for each client. Every client sees the others' single updates.
 There is no agent for everybody: a client that joins begins with the broadcast adapter.
 """
@@ -36,7 +37,8 @@ class CommonStep(Broadcast):
     Options = CommonStepOptions
     needs_others = True
     needs_library = True
-    needs_server_step = True
+    needs_same_factors = True
+    adds_server_step = True
     own_mixture = True
 
     def __init__(self, client: str, seed: int, weight: float | Ramp = 1.0) -> None:

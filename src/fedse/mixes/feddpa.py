@@ -33,6 +33,8 @@ class FedDpa(Personal):
 
     Options = FedDpaOptions
     own_mixture = True
+    needs_whole_adapters = True
+    freezes_shared = True
 
     def __init__(self, client: str, seed: int, rank: int = 8, weight: float = 0.5) -> None:
         super().__init__(client, seed, rank)

@@ -33,6 +33,7 @@ class Specialists(Blend):
 
     Options = SpecialistsOptions
     begins_alone = True
+    needs_same_factors = False
 
     def __init__(self, client: str, seed: int, rounds: int = 10) -> None:
         super().__init__(client, seed, share=0.0)

@@ -30,6 +30,8 @@ from fedse.types import Adapter, Episode, Outcome, Play, Purpose, Sent, Tensors,
 SHARED = ""
 """In the place of a client's name: the broadcast adapter."""
 _WEIGHT = "weight/"
+_ROUND = "before_round"
+"""When the weights were found out."""
 
 
 class TrialOptions(PluginOptions):
@@ -38,7 +40,7 @@ class TrialOptions(PluginOptions):
     tasks: int = Field(default=10, ge=1)
     """Training tasks of each world on which every adapter is tried."""
     every: int = Field(default=1, ge=1)
-    """Rounds between two trials; the first comes as soon as there is something to try."""
+    """Rounds from one trial of a client to its next; the first comes as soon as there is something to try."""
 
 
 class TrialMix(Broadcast):
@@ -47,6 +49,7 @@ class TrialMix(Broadcast):
     Options = TrialOptions
     needs_others = True
     needs_library = True
+    needs_same_factors = True
     own_mixture = True
 
     def __init__(self, client: str, seed: int, tasks: int = 10, every: int = 1) -> None:
@@ -60,10 +63,11 @@ class TrialMix(Broadcast):
         raise NotImplementedError
 
     def try_out(self, site: Site, sent: Sent, earlier: Tensors) -> Trial:
-        if not sent.library or (earlier and (sent.behind - 1) % self.every):
+        round = sent.behind + 1
+        if not sent.library or (_ROUND in earlier and round - int(earlier[_ROUND][0]) < self.every):
             return earlier
         success = {}
-        episodes = self._episodes(site, sent.behind + 1)
+        episodes = self._episodes(site, round)
         # In the same order at all clients, so that an engine can play the same adapter for many of them at once.
         for name in (SHARED, *sorted(sent.library)):
             played = yield Play(Adapter(candidate(sent, name), sent.adapter.config), episodes)
@@ -71,13 +75,14 @@ class TrialMix(Broadcast):
         weights = self.weights(success)
         if not math.isclose(sum(weights.values()), 1.0, abs_tol=1e-6):
             raise BadInput(f"mix, `weights`: they add up to {sum(weights.values()):g}, and have to add up to 1.")
-        return {f"{_WEIGHT}{name}": np.array([weight]) for name, weight in weights.items() if weight}
+        found = {f"{_WEIGHT}{name}": np.array([weight]) for name, weight in weights.items() if weight}
+        return {**found, _ROUND: np.array([round])}
 
     def compose(self, sent: Sent, kept: Tensors) -> Adapter:
         weights = {
             name.removeprefix(_WEIGHT): float(value[0]) for name, value in kept.items() if name.startswith(_WEIGHT)
         }
-        own = {name: tensor for name, tensor in kept.items() if not name.startswith(_WEIGHT)}
+        own = {name: tensor for name, tensor in kept.items() if name != _ROUND and not name.startswith(_WEIGHT)}
         return super().compose(sent, {**weighted(sent, weights), **own})
 
     def _episodes(self, site: Site, round: int) -> list[Episode]:

@@ -29,7 +29,7 @@ def check_lessons(experiment: ExperimentKeys) -> None:
     if not learner.options.get("restart"):
         return
     freezes = aggregator is not None and plan_of(aggregator).in_round(1).trained != "AB"
-    if grows or freezes or capability(experiment.mix, "needs_plain_mean"):
+    if grows or freezes or any(capability(experiment.mix, name) for name in ("needs_plain_mean", "freezes_shared")):
         raise ValueError(
             f"`learner.restart` begins anew with all of the adapter, and {shared} or `mix: {experiment.mix.name}` freeze a "
             "part of it: leave `restart` out, or let clients train everything"

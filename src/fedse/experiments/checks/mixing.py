@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedse.adapters.plan import TensorPlan, plan_of, withholds
+from fedse.adapters.plan import Alternation, TensorPlan, plan_of, withholds
 from fedse.experiments.keys import ExperimentKeys
 from fedse.plugins import build, capability
 
@@ -21,13 +21,13 @@ def check_mix(experiment: ExperimentKeys) -> None:
             f"`mix: {mix.name}` takes its own share out of the mean, and the aggregator is "
             f"'{experiment.aggregator.name}': use `aggregator: mean`"
         )
-    everybody = experiment.participation.fraction == 1
-    if capability(mix, "needs_server_step") and capability(experiment.aggregator, "plain_mean") and everybody:
+    if capability(mix, "needs_plain_mean") and experiment.start_adapter is not None:
         raise ValueError(
-            f"`mix: {mix.name}` adds the step that the server makes beyond the mean of all clients, and with `aggregator: "
-            f"{experiment.aggregator.name}` there is none: use an aggregator such as `fedavgm`, or `method: local_se`, "
-            "which is the same without the bytes"
+            f"`mix: {mix.name}` puts what clients send in the place of the others' adapters, and an adapter to begin with "
+            "would be gone after a round: leave `start_adapter` out"
         )
+    if capability(mix, "adds_server_step") and mix.options.get("weight"):
+        _check_server_step(experiment)
     if (experiment.has_library or capability(mix, "needs_whole_adapters")) and not experiment.aggregator.foreign:
         _check_whole_adapters(experiment)
 
@@ -58,6 +58,21 @@ def _check_beginning(experiment: ExperimentKeys) -> None:
         )
 
 
+def _check_server_step(experiment: ExperimentKeys) -> None:
+    """There has to be one, and what clients begin with has to be, on average, what the server made."""
+    mix = experiment.mix.name
+    if capability(experiment.aggregator, "plain_mean"):
+        raise ValueError(
+            f"`mix: {mix}` adds the step that the server makes beyond the mean of all clients, and with `aggregator: "
+            f"{experiment.aggregator.name}` there is none: use an aggregator such as `fedavgm`, or set `mix.weight: 0`"
+        )
+    if experiment.participation.fraction < 1:
+        raise ValueError(
+            f"`mix: {mix}` adds the server's step to the adapters of all clients, and `participation.fraction` leaves some "
+            "out of a round, which the server would take for a step: leave it out"
+        )
+
+
 def _check_whole_adapters(experiment: ExperimentKeys) -> None:
     """What a client sends has to be all that it learned, on top of what everybody has."""
     aggregator = build("aggregator", experiment.aggregator)
@@ -66,4 +81,11 @@ def _check_whole_adapters(experiment: ExperimentKeys) -> None:
             f"`mix: {experiment.mix.name}` mixes whole adapters of the clients, and with `aggregator: "
             f"{experiment.aggregator.name}` clients keep a factor or are sent further ranks beside it: use an aggregator "
             "such as `mean` or `fedexp`"
+        )
+    changing = getattr(aggregator, "new_factors", False) or isinstance(plan_of(aggregator), Alternation)
+    if changing and capability(experiment.mix, "needs_same_factors"):
+        raise ValueError(
+            f"`mix: {experiment.mix.name}` adds up factors of different adapters, and `aggregator: "
+            f"{experiment.aggregator.name}` makes new factors or has them trained in turn, so that they do not belong "
+            "together: use an aggregator such as `mean` or `fedavgm`"
         )
