@@ -15,13 +15,19 @@ import fedse
 from fedse.adapters.files import read_adapter
 from fedse.cli import app
 from fedse.errors import BadInput
+from fedse.evaluation.best_round import best_round
+from fedse.evaluation.curves import curves
+from fedse.evaluation.forgetting import forgetting
+from fedse.evaluation.generations import measured
 from fedse.evaluation.side_by_side import side_by_side
 from fedse.experience.journal import Journal
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import open_run
 from fedse.runs.folder import RunFolder
+from fedse.runs.reading import RunView
 from fedse.runs.shared_adapter import mean_of_last
 from fedse.types import Adapter
+from short_maze import SHORT_MAZE
 
 Make = Callable[..., Experiment]
 TWO = {"tasks": 10, "test_tasks": 0, "mean_of_last": 2}
@@ -76,6 +82,28 @@ def test_a_measured_mean_is_not_measured_again(factored: Make, tmp_path: Path) -
     assert pairs[3].as_broadcast is None, "the mean over rounds is not what came back"
     with open_run(folder) as federation:
         assert federation.server.evaluate(2, "validation")["mean_of_last"] == 2
+
+
+def test_a_run_that_was_extended_tells_what_a_whole_one_tells(factored: Make, tmp_path: Path) -> None:
+    """Success of the adapters on the way, also where the mean up to one of them was measured before the run went on."""
+    asked: dict[str, Any] = {
+        "clients": {"east": {"worlds": ["maze"]}, "west": {"worlds": [SHORT_MAZE]}},
+        "evaluation": {"tasks": 20, "test_tasks": 0, "mean_of_last": 3},
+        "probes": [{"name": "drift", "every": 1, "tasks": 20}],
+        "exploration": {"tasks": 10, "attempts": 2},
+    }
+    whole = RunView.existing(fedse.run(factored(rounds=4, **asked), tmp_path / "whole").folder)
+    for rounds in (2, 4):
+        view = RunView.existing(fedse.run(factored(rounds=rounds, **asked), tmp_path / "extended").folder)
+    assert view.digest_of(4) == whole.digest_of(4)
+    closing, report = view.evaluation("validation", 2), view.report(3)
+    assert closing and report and closing["mean_of_last"] == 3
+    shares = [[row["success"] for row in told["worlds"]] for told in (closing, report["evaluation"])]
+    assert shares[0] != shares[1], "otherwise this tells nothing"
+    assert curves(view) == curves(whole)
+    assert forgetting(view) == forgetting(whole)
+    assert measured(view) == measured(whole)
+    assert best_round(view) == best_round(whole)
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,15 @@ def curves(run: RunView) -> dict[str, list[dict[str, Any]]]:
             _collect(found, report["evaluation"]["adapter_of_round"], report["evaluation"]["worlds"])
     for number in range(last + 1):
         evaluation = run.evaluation("validation", number)
-        if evaluation is not None:
+        if evaluation is not None and not is_of_passed_mean(run, number):
             _collect(found, number, evaluation["worlds"])
     return {name: [rows[number] for number in sorted(rows)] for name, rows in sorted(found.items())}
+
+
+def is_of_passed_mean(run: RunView, number: int) -> bool:
+    """Whether the validation after a round is of the mean of several rounds' adapters, and another round followed, as in a
+    run that was extended: what came back is another adapter, which that round measured."""
+    return number < (run.last_round() or 0) and "mean_of_last" in (run.evaluation("validation", number) or {})
 
 
 def from_the_beginning(found: Rows) -> Rows:

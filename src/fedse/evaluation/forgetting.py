@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from fedse.evaluation.curves import is_of_passed_mean
 from fedse.evaluation.measured import world_name
 from fedse.runs.reading import RunView
 
@@ -70,7 +71,8 @@ def forgetting(run: RunView) -> Forgetting:
     shared: dict[str, dict[int, Any]] = {}
     learned: dict[str, dict[int, Any]] = {}
     for number in range(last + 1):
-        closing = (run.evaluation("validation", number) or {}).get("probes", {})
+        evaluation = None if is_of_passed_mean(run, number) else run.evaluation("validation", number)
+        closing = (evaluation or {}).get("probes", {})
         for rows in (_rows(told.get(number + 1, {}), DRIFT), _rows(closing, DRIFT)):
             for name, row in rows.items():
                 shared.setdefault(name, {})[number] = row

@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 
 from fedse.errors import BadInput
+from fedse.evaluation.curves import is_of_passed_mean
 from fedse.experience.journal import Journal
 from fedse.runs.reading import RunView
 from fedse.types import Outcome, Purpose, Trajectory
@@ -67,7 +68,8 @@ def measured(run: RunView) -> dict[int, dict[Kind, float]]:
     folders = sorted(path for path in (run.path / "clients").glob("*") if path.is_dir())
     for number in range((run.last_round() or 0) + 1):
         # A round measures the adapter that enters it; the closing evaluation, that after the last round.
-        for name in (f"{number + 1:04d}", f"validation-{number:04d}"):
+        closing = [] if is_of_passed_mean(run, number) else [f"validation-{number:04d}"]
+        for name in (f"{number + 1:04d}", *closing):
             for folder in folders:
                 run.check_journal(folder.name, name)
                 own = successes(Journal(folder / "episodes").read(name))
