@@ -60,6 +60,18 @@ def test_before_anything_came_of_others_a_site_goes_by_its_own() -> None:
     assert curriculum.values("maze", CATEGORIES, []) == {"short": 1.0, "medium": 0.0, "long": 0.0}
 
 
+def test_where_those_who_took_part_know_nothing_of_a_category_a_site_goes_by_its_own() -> None:
+    past = MadeUp([*attempts(1, EASY[0], 2, 4), *attempts(1, MIDDLE[0], 1, 4)])
+    curriculum = FederatedSec(site(attempts=4))
+    curriculum.take(3, told(2, MadeUp(attempts(1, HARD[0], 2, 4))))
+    planned(curriculum, 3, past)
+    known = {"long": 1.0, "medium": 0.8660254, "short": 1.0}
+    assert curriculum.values("maze", CATEGORIES, []) == pytest.approx(known)
+    curriculum.take(3, told(2, MadeUp(attempts(1, EASY[0], 0, 4))))
+    known = {"long": 0.0, "medium": 0.8660254, "short": 0.0}
+    assert curriculum.values("maze", CATEGORIES, []) == pytest.approx(known), "what others know of it comes first"
+
+
 def test_odd_numbers_of_others_do_no_harm() -> None:
     curriculum = FederatedSec(site(attempts=4))
     curriculum.take(2, {"tries": np.ones(3, dtype=np.float32), "advantages": np.ones(3, dtype=np.float32)})

@@ -1,9 +1,11 @@
 """SEC with one table of categories for all sites: what one site finds out about a category, the others need not.
 
     n_c, s_c = sums over a site's earlier rounds of its tries and of |A| at category c, each round back counting (1 - a)
-    Q_c      = s_c / n_c of all sites together; 0 where nobody tried; as long as nothing came of others, of the site's own
+    Q_c      = s_c / n_c of those who took part in the last round together; where these have not tried c, of the site's own;
+               0 where it has not tried c either
     P(c)     as in `sec`
 
+What others know is what the participants of the last round told, which need not be all sites (`participation`).
 What crosses are these two sums for each category, as numbers at places that the names of world and category stand for; names
 do not cross. The server hands out their means, whose quotient is that of the sums. A site tells what it knew when the round
 began, so what is found in a round steers the second one after it. Unlike in `sec`, a category that nobody draws keeps its Q.
@@ -52,10 +54,12 @@ class FederatedSec(Sec):
 
     def values(self, label: str, categories: Sequence[str], attempts: Sequence[Attempt]) -> dict[str, float]:
         del attempts
-        known = self._together if self._together["tries"].any() else self._own
         values = {}
         for category in categories:
-            tries, total = (float(known[name][place_of(label, category)]) for name in ("tries", "advantages"))
+            place = place_of(label, category)
+            # Those who took part in the last round may all have other categories.
+            known = self._together if self._together["tries"][place] > 0 else self._own
+            tries, total = (float(known[name][place]) for name in ("tries", "advantages"))
             # A mean |A| is never above 1, whatever a site tells.
             values[category] = min(max(total / tries, 0.0), 1.0) if tries > 0 else 0.0
         return values
