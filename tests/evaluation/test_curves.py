@@ -156,6 +156,16 @@ def test_the_best_round_is_the_earliest_of_those_with_the_most_successes(run: Ru
         best_round(run, "site")
 
 
+def test_where_rounds_measured_different_worlds_there_is_no_best_one(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_turn = {name: [{**_row(at, 0.5), "client": name, "world": name}] for at, name in enumerate(("east", "west"))}
+    monkeypatch.setattr("fedse.evaluation.best_round.curves", lambda _: in_turn)
+    with pytest.raises(BadInput, match="there is no round after which all worlds were measured"):
+        best_round(run)
+    assert (best_round(run, "east"), best_round(run, "west")) == (0, 1)
+
+
 @pytest.mark.parametrize(("wanted", "number"), [("", 2), ("best", 2), ("0", 0), ("1", 1)])
 def test_a_round_is_chosen_by_number_or_as_the_best(run: RunFolder, wanted: str, number: int) -> None:
     assert chosen_round(run, wanted) == number

@@ -11,13 +11,16 @@ from typer.testing import CliRunner
 
 import fedse
 from fedse.cli import app
+from fedse.cli.rounds import chosen_round
 from fedse.errors import BadInput
-from fedse.evaluation.curves import curves
+from fedse.evaluation.curves import curves, macro
 from fedse.evaluation.generations import Generation, generations, measured, successes
 from fedse.experiments.options import Experiment
+from fedse.experiments.running import open_run
 from fedse.runs.reading import RunView
 from fedse.types import Outcome, Purpose, Trajectory
 
+Make = Callable[..., Experiment]
 EASY, HARD, HARDER = ("c", "w", "easy"), ("c", "w", "hard"), ("c", "w", "harder")
 
 
@@ -66,6 +69,26 @@ def test_who_gains_here_and_loses_there_is_neither_better_nor_worse() -> None:
 def test_a_kind_that_was_not_measured_is_refused() -> None:
     with pytest.raises(BadInput, match="after round 1 no task of the category 'hard' of 'w' at 'c' was measured"):
         generations({"r": {0: {EASY: 0.1, HARD: 0.2}, 1: {EASY: 0.3}}})
+
+
+@pytest.mark.slow
+def test_where_a_client_took_no_part_a_refusal_says_what_helps(factored: Make, tmp_path: Path) -> None:
+    """In each round one of two clients measures; `--round best` had chosen the last round without a word."""
+    half = factored(rounds=3, participation={"fraction": 0.5}, evaluation={"tasks": 20, "test_tasks": 0})
+    run = fedse.run(half, tmp_path).folder
+    for command in (["generations", str(run)], ["export", str(run), str(tmp_path / "out"), "--round", "best"]):
+        refused = CliRunner().invoke(app, command, env={"COLUMNS": "2000"})
+        assert refused.exit_code == 2 and "--split validation`" in refused.output
+        assert "tasks_per_round" not in refused.output, "more tasks would not help"
+    assert chosen_round(RunView.existing(run), "best", "east") in (0, 1, 2, 3), "of one client all of its rounds count"
+    with open_run(run) as federation:
+        for number in range(3):
+            federation.server.evaluate(number, "validation")
+    view = RunView.existing(run)
+    means = macro(curves(view))
+    assert list(means) == [0, 1, 2, 3]
+    assert chosen_round(view, "best") == max(means, key=lambda number: (means[number], -number))
+    assert [item.round for item in generations({"r": measured(view)})] == [0, 1, 2, 3]
 
 
 @pytest.mark.slow

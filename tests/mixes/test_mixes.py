@@ -136,7 +136,7 @@ def test_rounds_in_which_everybody_was_alone_are_no_best_round_of_the_shared_ada
     factored: Callable[..., Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = RunView.existing(fedse.run(factored(mix={"name": "specialists", "rounds": 2}), tmp_path).folder)
-    falling = [{"client": "east", "adapter": number, "success": 1 - number / 9} for number in range(4)]
+    falling = [{"client": "east", "world": "maze", "adapter": number, "success": 1 - number / 9} for number in range(4)]
     monkeypatch.setattr("fedse.evaluation.best_round.curves", lambda _: {"maze": falling})
     assert chosen_round(run, "best") == 2
     assert chosen_round(run, "best", "east") == 0

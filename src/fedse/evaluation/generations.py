@@ -102,8 +102,13 @@ def _generation(run: str, number: int, own: Mapping[Kind, float], best: Mapping[
         client, world, category = missing[0]
         raise BadInput(
             f"{run}: after round {number} no task of the category '{category or 'all'}' of '{world}' at '{client}' was "
-            "measured, so that generations cannot be told apart by it: give runs with the same worlds, and measure as many "
-            "tasks in a round (`evaluation.tasks_per_round`) as have all categories."
+            "measured, so that generations cannot be told apart by it: give runs with the same worlds, and "
+            + (
+                "measure as many tasks in a round (`evaluation.tasks_per_round`) as have all categories."
+                if any(kind[:2] == (client, world) for kind in own)
+                else f"measure what was left out where '{client}' took no part with `fedse eval {run} --round {number} "
+                "--split validation`."
+            )
         )
     scores: Sequence[float] = [own[kind] / best[kind] if best[kind] else 0.0 for kind in best]
     return Generation(
