@@ -14,7 +14,7 @@ from fedse.cli import app
 from fedse.cli.rounds import chosen_round
 from fedse.errors import BadInput
 from fedse.evaluation.curves import curves, macro
-from fedse.evaluation.generations import Generation, generations, measured, successes
+from fedse.evaluation.generations import Generation, generations, measured, on_the_same_tasks, successes
 from fedse.experiments.options import Experiment
 from fedse.experiments.running import open_run
 from fedse.runs.reading import RunView
@@ -24,19 +24,28 @@ Make = Callable[..., Experiment]
 EASY, HARD, HARDER = ("c", "w", "easy"), ("c", "w", "hard"), ("c", "w", "harder")
 
 
-def episode(category: str, outcome: Outcome, purpose: Purpose = Purpose.EVALUATE) -> Trajectory:
-    return Trajectory("c", "w", "t", purpose, 1, 0, "", (), "", outcome, 0.0, (), (), category=category)
+def episode(category: str, outcome: Outcome, purpose: Purpose = Purpose.EVALUATE, task: str = "t") -> Trajectory:
+    return Trajectory("c", "w", task, purpose, 1, 0, "", (), "", outcome, 0.0, (), (), category=category)
 
 
-def test_success_of_a_kind_is_without_errors_and_explorations() -> None:
+def test_what_succeeded_is_without_errors_and_explorations() -> None:
     played = [
         episode("easy", Outcome.SUCCESS),
-        episode("easy", Outcome.ERROR),
+        episode("easy", Outcome.ERROR, task="u"),
         episode("hard", Outcome.SUCCESS),
-        episode("hard", Outcome.FAILURE),
-        episode("hard", Outcome.SUCCESS, Purpose.EXPLORE),
+        episode("hard", Outcome.FAILURE, task="u"),
+        episode("hard", Outcome.SUCCESS, Purpose.EXPLORE, task="v"),
     ]
-    assert successes(played) == {EASY: 1.0, HARD: 0.5}
+    assert successes(played) == {EASY: {"t": True}, HARD: {"t": True, "u": False}}
+
+
+def test_all_adapters_of_a_run_are_told_apart_on_the_tasks_that_all_of_them_played() -> None:
+    many, few = {EASY: {"a": True, "b": False, "c": False, "d": False}}, {EASY: {"a": True, "b": False}}
+    assert on_the_same_tasks("r", {0: many, 1: few, 2: many}) == {number: {EASY: 0.5} for number in range(3)}
+    assert on_the_same_tasks("r", {0: many, 1: many}) == {number: {EASY: 0.25} for number in range(2)}
+    assert on_the_same_tasks("r", {0: many | {HARD: {"e": True}}, 1: few})[1] == {EASY: 0.5}, "refused by `generations`"
+    with pytest.raises(BadInput, match="no task of the category 'easy' of 'w' at 'c' was measured with all adapters"):
+        on_the_same_tasks("r", {0: few, 1: {EASY: {"c": True}}})
 
 
 def test_scores_are_shares_of_the_best_and_percentiles_run_over_kinds() -> None:
@@ -69,6 +78,21 @@ def test_who_gains_here_and_loses_there_is_neither_better_nor_worse() -> None:
 def test_a_kind_that_was_not_measured_is_refused() -> None:
     with pytest.raises(BadInput, match="after round 1 no task of the category 'hard' of 'w' at 'c' was measured"):
         generations({"r": {0: {EASY: 0.1, HARD: 0.2}, 1: {EASY: 0.3}}})
+
+
+def test_an_adapter_that_stayed_the_same_is_the_same(table_experiment: Make, tmp_path: Path) -> None:
+    """Measured on more tasks in the beginning and in the end than on the way: it had become worse, and then better."""
+    learns_nothing = table_experiment(
+        clients={"east": {"worlds": [{"name": "maze", "size": 4, "train_tasks": 30, "observation_length": "brief"}]}},
+        start="none",
+        filter={"name": "threshold", "score": 99},
+        evaluation={"tasks": 40, "tasks_per_round": 12, "test_tasks": 0},
+    )
+    view = RunView.existing(fedse.run(learns_nothing, tmp_path).folder)
+    assert view.digest_of(0) == view.digest_of(2)
+    shares = {row["adapter"]: (row["episodes"], row["success"]) for row in curves(view)["east: maze"]}
+    assert [episodes for episodes, _ in shares.values()] == [40, 12, 40] and shares[0][1] != shares[1][1]
+    assert [item.verdict for item in generations({"r": measured(view)})] == ["", "the same", "the same"]
 
 
 @pytest.mark.slow

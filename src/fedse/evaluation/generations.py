@@ -4,10 +4,11 @@
     P_q of a generation  = the q-th percentile of its scores over all kinds
     participation        = share of the kinds in which it has any success
 
-A kind is a category of tasks in a world of a client; a generation is the adapter after a round. One generation is better
-than another if it is nowhere lower in these numbers and somewhere higher. Low percentiles show what a mean hides: that what
-is hard was given up for what is easy. In the paper tasks are single, scores are means of many episodes, and in place of the
-best there is the value of an equilibrium between the agents that were trained.
+A kind is a category of tasks in a world of a client; a generation is the adapter after a round. All generations of a run are
+measured on the tasks that all of them played: with `evaluation.tasks_per_round` these are the ones of a round. One
+generation is better than another if it is nowhere lower in these numbers and somewhere higher. Low percentiles show what a
+mean hides: that what is hard was given up for what is easy. In the paper tasks are single, scores are means of many
+episodes, and in place of the best there is the value of an equilibrium between the agents that were trained.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from fedse.types import Outcome, Purpose, Trajectory
 PERCENTILES = (10, 20, 50)
 Kind = tuple[str, str, str]
 """Client, world and category."""
+Played = dict[Kind, dict[str, bool]]
+"""Success of each task of each kind."""
 Verdict = Literal["", "better", "worse", "the same", "neither"]
 
 
@@ -53,18 +56,19 @@ class Generation:
         return "better" if higher else "worse" if lower else "the same"
 
 
-def successes(trajectories: Iterable[Trajectory]) -> dict[Kind, float]:
-    """Share of successes of each kind in what was played to measure. Errors are no part of it."""
-    found: dict[Kind, list[bool]] = {}
+def successes(trajectories: Iterable[Trajectory]) -> Played:
+    """Which tasks succeeded in what was played to measure. Errors are no part of it."""
+    found: Played = {}
     for item in trajectories:
         if item.purpose is Purpose.EVALUATE and item.outcome is not Outcome.ERROR:
-            found.setdefault((item.client, item.world, item.category), []).append(item.outcome is Outcome.SUCCESS)
-    return {kind: sum(own) / len(own) for kind, own in sorted(found.items())}
+            tasks = found.setdefault((item.client, item.world, item.category), {})
+            tasks[item.task] = item.outcome is Outcome.SUCCESS
+    return found
 
 
 def measured(run: RunView) -> dict[int, dict[Kind, float]]:
-    """Success of each kind with the adapter after each round, on validation tasks."""
-    found: dict[int, dict[Kind, float]] = {}
+    """Success of each kind with the adapter after each round, on the validation tasks that all these adapters played."""
+    found: dict[int, Played] = {}
     folders = sorted(path for path in (run.path / "clients").glob("*") if path.is_dir())
     for number in range((run.last_round() or 0) + 1):
         # A round measures the adapter that enters it; the closing evaluation, that after the last round.
@@ -72,12 +76,32 @@ def measured(run: RunView) -> dict[int, dict[Kind, float]]:
         for name in (f"{number + 1:04d}", *closing):
             for folder in folders:
                 run.check_journal(folder.name, name)
-                own = successes(Journal(folder / "episodes").read(name))
-                if own:
-                    found.setdefault(number, {}).update(own)
+                for kind, tasks in successes(Journal(folder / "episodes").read(name)).items():
+                    found.setdefault(number, {}).setdefault(kind, {}).update(tasks)
     if not found:
         raise BadInput(f"{run.path}: no validation episodes are here: look where the journals of its clients are.")
-    return found
+    return on_the_same_tasks(str(run.path), found)
+
+
+def on_the_same_tasks(run: str, played: Mapping[int, Played]) -> dict[int, dict[Kind, float]]:
+    """Success of each kind. With more tasks in the end than on the way, an adapter that stayed the same would differ."""
+    common: dict[Kind, set[str]] = {}
+    for own in played.values():
+        for kind, tasks in own.items():
+            common[kind] = common.get(kind, set(tasks)) & tasks.keys()
+    for (client, world, category), tasks_of in common.items():
+        if not tasks_of:
+            raise BadInput(
+                f"{run}: no task of the category '{category or 'all'}' of '{world}' at '{client}' was measured with all "
+                "adapters without an error, so that generations cannot be told apart by it: measure more tasks in a round "
+                "(`evaluation.tasks_per_round`)."
+            )
+    return {
+        number: {
+            kind: sum(tasks[task] for task in common[kind]) / len(common[kind]) for kind, tasks in sorted(own.items())
+        }
+        for number, own in played.items()
+    }
 
 
 def generations(runs: Mapping[str, Mapping[int, Mapping[Kind, float]]]) -> list[Generation]:
