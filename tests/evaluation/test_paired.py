@@ -133,7 +133,14 @@ def test_seeds_that_disagree_widen_the_interval() -> None:
 def test_the_interval_over_the_seeds_alone_is_students(seeds: int) -> None:
     values = np.random.default_rng(seeds).normal(size=seeds)
     expected = scipy_stats.t.interval(0.95, seeds - 1, values.mean(), scipy_stats.sem(values))
-    assert student(values.tolist()) == pytest.approx(expected, abs=1e-3)
+    assert student(values.tolist()) == pytest.approx(expected, abs=1e-4)
+
+
+def test_students_t_is_scipys_to_four_decimals_and_does_not_jump() -> None:
+    for freedom in [*range(1, 41), 99, 100, 1000]:
+        low, high = student([-1.0, 1.0] + [0.0] * (freedom - 1)) or (0.0, 0.0)
+        spread = (2 / freedom) ** 0.5 / (freedom + 1) ** 0.5
+        assert (high - low) / 2 / spread == pytest.approx(scipy_stats.t.ppf(0.975, freedom), abs=5.1e-5)
 
 
 def test_a_task_that_several_sites_play_counts_once() -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import cos, pi, sin, sqrt, tan
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -26,9 +26,6 @@ from fedse.seeds import generator
 
 Array = npt.NDArray[np.float64]
 RESAMPLES = 4000
-_T_95 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622)
-"""Student's t for 95 %, by degrees of freedom from one up."""
-_NORMAL_95 = 1.959964
 
 
 def sign_flip(differences: Sequence[int]) -> float:
@@ -98,10 +95,22 @@ def student(differences: Sequence[float]) -> tuple[float, float] | None:
 
 
 def _t_95(freedom: int) -> float:
-    if freedom <= len(_T_95):
-        return _T_95[freedom - 1]
-    z = _NORMAL_95
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    """Student's t for 95 %, with the four decimals of the usual tables."""
+    low, high = 0.0, pi / 2
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if _within(middle, freedom) < 0.95 else (low, middle)
+    return round(sqrt(freedom) * tan(high), 4)
+
+
+def _within(angle: float, freedom: int) -> float:
+    """How likely t is at most sqrt(freedom) * tan(angle) away from zero (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    odd = freedom % 2
+    term = cos(angle) if odd else 1.0
+    total = 0.0
+    for power in range(2 + odd, freedom + 1, 2):
+        total += term
+        term *= cos(angle) ** 2 * (power - 1) / power
+    return 2 / pi * (angle + sin(angle) * total) if odd else sin(angle) * total
 
 
 class InOneWorld(NamedTuple):
