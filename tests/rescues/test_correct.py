@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from rescued_by import rescued_by
@@ -17,14 +18,19 @@ from fedse.clients.guards import checked_rescue
 from fedse.clients.site import ExplorationOptions, Origin, Place, Site
 from fedse.errors import BadInput
 from fedse.experience.buffer import read_file
+from fedse.experience.journal import Journal
 from fedse.experiments.options import Experiment
 from fedse.models.chat import ByteChat
+from fedse.page.catalogue import Catalogue
 from fedse.plugins import resolve
 from fedse.policies.scripted import ScriptedPolicy
 from fedse.protocols import Reply
 from fedse.rescues.correct import Correct
 from fedse.rollouts.player import Player
+from fedse.runs.reading import RunView
 from fedse.types import Outcome, Purpose, Sampling, Task, Trajectory
+from fedse.worlds.maze import Maze
+from fedse.worlds.world import Turn
 
 Make = Callable[..., Experiment]
 CHAT = ByteChat()
@@ -52,6 +58,20 @@ class Repeating(ScriptedPolicy):
 
     def ready(self) -> list[Reply]:
         return [replace(reply, ids=self.replies.pop(0)) for reply in super().ready()]
+
+
+class Flaky(Maze):
+    """Breaks in some of all attempts at a task, and in the same ones whoever asks."""
+
+    def begin(self, task: str) -> str:
+        self.done = task
+        return super().begin(task)
+
+    def act(self, action: str) -> Turn:
+        self.done += action
+        if crc32(self.done.encode()) % 60 == 0:
+            raise RuntimeError("The connection was lost.")
+        return super().act(action)
 
 
 def site(context: int = 1 << 30) -> Site:
@@ -155,6 +175,22 @@ def test_a_run_learns_corrections_and_is_the_same_after_a_stop(table_experiment:
     made = [item for item in kept if item.purpose is Purpose.RELABEL and item.round == 1]
     assert counts["rescued"] >= len(made) > 0
     assert all(sum(step.learned for step in item.steps) == 1 for item in made)
+
+
+def test_a_world_that_breaks_in_the_last_attempt_at_a_task_ends_no_run(table_experiment: Make, tmp_path: Path) -> None:
+    flaky = {"name": f"{__name__}:Flaky", "size": 4, "train_tasks": 30, "observation_length": "brief", "rules": "bare"}
+    changed = keys(clients={"east": {"worlds": [flaky]}}, limits={"max_error_share": 0.5}, rounds=3)
+    run = fedse.run(table_experiment(**changed), tmp_path).folder
+    logged = [item for n in (1, 2, 3) for item in Journal(run / "clients/east/episodes").read(f"{n:04d}")]
+    broken = {place(item) for item in logged if item.outcome is Outcome.ERROR}
+    kept = {place(item) for item in read_file(run / "clients/east/buffer.sqlite")}
+    assert broken & kept, "a correction may have the number of an attempt in which the world broke"
+    marked = [row for row in Catalogue(RunView.existing(run)).every() if row["kept"]]
+    assert {(row["round"], row["task"], row["attempt"]) for row in marked} == kept and len(marked) == len(kept)
+
+
+def place(item: Trajectory) -> tuple[int, str, int]:
+    return item.round, item.task, item.attempt
 
 
 def test_one_attempt_at_each_task_is_refused(table_experiment: Make, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ class Client:
 
         finished = [item for item in explored if item.outcome is not Outcome.ERROR]
         made = yield from asked_of(self.rescue, self.rescue.rescue(finished, entering))
-        rescued = checked_rescue(self.site, explored, made)
+        rescued = checked_rescue(self.site, finished, made)
         judged = yield from asked_of(self.judge, self.judge.judge([*finished, *rescued], entering))
         lived = with_rewards([*explored, *rescued], judged)
         memory = self.experience.of_round(task.round, tested, lived[: len(explored)], lived[len(explored) :])

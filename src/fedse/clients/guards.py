@@ -109,10 +109,13 @@ def checked_start(site: Site, place: Place, shown: Sequence[Trajectory]) -> Sequ
     return shown
 
 
-def checked_rescue(site: Site, explored: Sequence[Trajectory], rescued: Sequence[Trajectory]) -> Sequence[Trajectory]:
-    """What was made of failures: of tasks that this site may explore, beside what it explored and in place of nothing."""
-    seen = {_place(item) for item in explored}
-    played = {(item.client, item.round, item.adapter) for item in explored}
+def checked_rescue(site: Site, finished: Sequence[Trajectory], rescued: Sequence[Trajectory]) -> Sequence[Trajectory]:
+    """What was made of failures: of tasks that this site may explore, beside what it was given and in place of nothing.
+
+    A rescue is not given attempts in which the world broke: it cannot know their numbers, and nobody remembers them.
+    """
+    seen = {_place(item) for item in finished}
+    played = {(item.client, item.round, item.adapter) for item in finished}
     for item in list_of(Trajectory, rescued, "rescue"):
         place = site.places.get(item.world)
         if (

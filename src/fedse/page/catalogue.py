@@ -16,7 +16,7 @@ from fedse.experience.journal import Journal
 from fedse.page.query import order, where
 from fedse.runs.reading import RunView
 from fedse.runs.record import RoundRecord
-from fedse.types import Purpose, Trajectory
+from fedse.types import Outcome, Purpose, Trajectory
 
 PAGE = 50
 DEMONSTRATIONS = "demonstrations"
@@ -225,6 +225,8 @@ def _rows(
     for line, item in enumerate(trajectories):
         is_kept = item.purpose is Purpose.DEMONSTRATE or (
             item.purpose in (Purpose.EXPLORE, Purpose.RELABEL)
+            # What a rescue made may have the number of an attempt in which the world broke.
+            and item.outcome is not Outcome.ERROR
             and (item.round, item.world, item.task, item.attempt) in kept
         )
         yield (
