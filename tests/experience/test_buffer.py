@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import sqlite3
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -205,6 +206,35 @@ def test_cap_and_per_task_choose_the_newest_and_delete_nothing(tmp_path: Path) -
     both = _open(tmp_path, max_per_task=2, max_trajectories=3).read()
     assert [item.round for item in both] == [2, 3, 3]
     assert len(everything) == len(_open(tmp_path).read()) == 8
+
+
+def test_a_cap_prefers_no_world_and_no_task_of_a_round(tmp_path: Path) -> None:
+    kept = [
+        _trajectory(1, f"train-{kind}-{number}", ids=(number, *f"{world}{kind}".encode()), world=world)
+        for world in ("maze", "wordle")
+        for kind in ("long", "medium", "short")
+        for number in range(40)
+    ]
+    everything = _open(tmp_path)
+    everything.remember(0, [_trajectory(0, "shown", ids=(0,))])
+    everything.remember(1, kept)
+    capped = _open(tmp_path, max_trajectories=120).read()
+    groups = Counter((item.world, item.task.split("-")[1]) for item in capped)
+    assert sum(groups.values()) == 120 and len(groups) == 6 and all(10 < number < 30 for number in groups.values())
+    assert capped == [item for item in everything.read() if item in capped], "in the order of an uncapped reading"
+    assert _open(tmp_path, max_trajectories=119).read() == [item for item in capped if item != _last_by_hash(capped)]
+    assert everything.read() == _open(tmp_path, max_trajectories=241).read()
+    assert [(item.world, item.task, item.attempt) for item in everything.read()[1:]] == sorted(
+        ((item.world, item.task, item.attempt) for item in kept), reverse=True
+    )
+
+
+def _last_by_hash(items: list[Trajectory]) -> Trajectory:
+    def hashed(item: Trajectory) -> str:
+        mask = np.packbits(np.asarray(item.train_mask)).tobytes()
+        return hashlib.sha256(np.asarray(item.token_ids, "<i4").tobytes() + mask).hexdigest()
+
+    return max(items, key=hashed)
 
 
 def test_a_trajectory_of_another_round_is_refused_and_nothing_of_it_stays(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import sqlite3
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,6 +65,19 @@ CREATE TABLE attempts (
   PRIMARY KEY (round, world, task, attempt)
 ) WITHOUT ROWID;
 """
+_READ = """
+SELECT record, token_ids, train_mask, content FROM trajectories WHERE (round, world, task, attempt) IN (
+  SELECT round, world, task, attempt FROM (
+    SELECT round, world, task, attempt, content,
+      ROW_NUMBER() OVER (PARTITION BY world, task ORDER BY round DESC, attempt) AS number
+    FROM trajectories WHERE round BETWEEN ? AND ?
+  )
+  -- Of a round that is not read whole, hashes choose: names would prefer a world and a kind of task.
+  WHERE number <= ? ORDER BY round DESC, content, world, task, attempt LIMIT ?
+) ORDER BY round, world DESC, task DESC, attempt DESC
+"""
+_ALL = -1
+"""What SQLite takes for no limit."""
 _INCOMPLETE = "attempts_incomplete"
 """Fact of a buffer that an older fedse began, which kept none."""
 
@@ -77,7 +91,8 @@ class BufferOptions(PluginOptions):
     """Learn from all rounds and from what the buffer began with. False: only from what the same round found and, until the
     client has finished its first round, from what the buffer began with."""
     max_trajectories: int | None = Field(default=None, ge=1)
-    """Learn from at most this many trajectories, the newest first; demonstrations go last."""
+    """Learn from at most this many trajectories, the newest first; demonstrations go last. Of a round for which there is not
+    enough room, those are taken whose token ids have the smallest hashes, whatever their world and task."""
     max_per_task: int | None = Field(default=None, ge=1)
     """Learn from at most this many trajectories of one task, the newest first."""
 
@@ -248,22 +263,10 @@ class Buffer:
     def read(self, round: int | None = None) -> list[Trajectory]:
         """What to learn from in a round (the newest), in an order that depends on nothing but the content."""
         last = max(self.rounds(), default=0) if round is None else round
-        newest_first = self._connection.execute(
-            "SELECT record, token_ids, train_mask, content, world, task FROM trajectories WHERE round BETWEEN ? AND ?"
-            " ORDER BY round DESC, world, task, attempt",
-            (self._since(last), last),
-        )
-        chosen: list[Trajectory] = []
-        of_task: dict[tuple[str, str], int] = {}
-        for record, token_ids, train_mask, content, world, task in newest_first:
-            if self.options.max_trajectories is not None and len(chosen) >= self.options.max_trajectories:
-                break
-            of_task[world, task] = of_task.get((world, task), 0) + 1
-            if self.options.max_per_task is not None and of_task[world, task] > self.options.max_per_task:
-                continue
-            chosen.append(_trajectory(self.path, record, token_ids, train_mask, content))
-        chosen.reverse()
-        return chosen
+        most = sys.maxsize if self.options.max_per_task is None else self.options.max_per_task
+        cap = _ALL if self.options.max_trajectories is None else self.options.max_trajectories
+        rows = self._connection.execute(_READ, (self._since(last), last, most, cap))
+        return [_trajectory(self.path, *row) for row in rows]
 
     def past(self, round: int) -> BufferedPast:
         """The attempts of earlier rounds."""
