@@ -114,6 +114,20 @@ def test_without_history_only_what_a_round_learns_from_makes_a_repeat(tmp_path: 
     ]
 
 
+def test_without_history_a_round_whose_lesson_came_to_nothing_is_forgotten_too(tmp_path: Path) -> None:
+    buffer = _open(tmp_path, history=False)
+    buffer.remember(0, [_trajectory(0, "x")])
+    for round in (1, 2):
+        assert buffer.remember(round, [_trajectory(round, "x"), _trajectory(round, "y")]) == 1, "only x is a repeat"
+    buffer.note_learned(2)
+    assert buffer.remember(3, [_trajectory(3, "x"), _trajectory(3, "y")]) == 2
+    assert [[(item.round, item.task) for item in buffer.read(round)] for round in (1, 2, 3)] == [
+        [(0, "x"), (1, "y")],
+        [(0, "x"), (2, "y")],
+        [(3, "y"), (3, "x")],
+    ]
+
+
 @pytest.mark.parametrize("found", [1, 0])
 def test_without_history_a_client_that_comes_late_still_learns_from_what_its_buffer_began_with(
     tmp_path: Path, found: int

@@ -70,7 +70,7 @@ SELECT record, token_ids, train_mask, content FROM trajectories WHERE (round, wo
   SELECT round, world, task, attempt FROM (
     SELECT round, world, task, attempt, content,
       ROW_NUMBER() OVER (PARTITION BY world, task ORDER BY round DESC, attempt) AS number
-    FROM trajectories WHERE round BETWEEN ? AND ?
+    FROM trajectories WHERE round BETWEEN ? AND ? OR round = ?
   )
   -- Of a round that is not read whole, hashes choose: names would prefer a world and a kind of task.
   WHERE number <= ? ORDER BY round DESC, content, world, task, attempt LIMIT ?
@@ -240,14 +240,18 @@ class Buffer:
     def _holds(self, trajectory: Trajectory, content: str) -> bool:
         # What a round does not learn from cannot make its own finds repeats.
         found = self._connection.execute(
-            "SELECT 1 FROM trajectories WHERE world = ? AND task = ? AND content = ? AND round >= ?",
-            (trajectory.world, trajectory.task, content, self._since(trajectory.round)),
+            "SELECT 1 FROM trajectories WHERE world = ? AND task = ? AND content = ?"
+            " AND (round BETWEEN ? AND ? OR round = ?)",
+            (trajectory.world, trajectory.task, content, *self._reads(trajectory.round)),
         )
         return found.fetchone() is not None
 
-    def _since(self, round: int) -> int:
-        """The earliest round that a round learns from. To the first, what the buffer began with is new as well."""
-        return 0 if self.options.history or round <= self._first_learned() else round
+    def _reads(self, round: int) -> tuple[int, int, int]:
+        """The first and the last of the rounds that a round learns from, and one more. As long as nothing came of a lesson,
+        what the buffer began with is new as well."""
+        if self.options.history:
+            return 0, round, round
+        return round, round, 0 if round <= self._first_learned() else round
 
     def note_learned(self, round: int) -> None:
         """Note that a client has learned from what this round reads. Only one without history has to know."""
@@ -265,7 +269,7 @@ class Buffer:
         last = max(self.rounds(), default=0) if round is None else round
         most = sys.maxsize if self.options.max_per_task is None else self.options.max_per_task
         cap = _ALL if self.options.max_trajectories is None else self.options.max_trajectories
-        rows = self._connection.execute(_READ, (self._since(last), last, most, cap))
+        rows = self._connection.execute(_READ, (*self._reads(last), most, cap))
         return [_trajectory(self.path, *row) for row in rows]
 
     def past(self, round: int) -> BufferedPast:
