@@ -85,6 +85,9 @@ def test_turns_that_ended_the_episode_or_leave_no_room_are_no_beginning() -> Non
     tight = BreakAndFix(replace(here, context=needed), share=1.0, turns=2)
     roomy = BreakAndFix(replace(here, context=needed + 1), share=1.0, turns=2)
     assert not tight.broken(item) and roomy.broken(item)
+    assert item.token_ids[-1] in CHAT.end_ids
+    cut_off = replace(item, token_ids=item.token_ids[:-1], train_mask=item.train_mask[:-1])
+    assert not tight.broken(cut_off) and roomy.broken(cut_off), "the player appends the end that such a reply lacks"
 
 
 def test_a_world_that_is_cut_short_is_the_same_world_for_some_turns() -> None:

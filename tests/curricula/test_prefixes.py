@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ from small_site import MadeUp, attempts, maze, site
 
 import fedse
 from fedse.curricula.prefixes import Prefixes
+from fedse.errors import BadInput
 from fedse.experience.buffer import Buffer, read_file
 from fedse.experience.journal import Journal
 from fedse.experiments.options import Experiment
 from fedse.models.chat import ByteChat
+from fedse.policies.scripted import ScriptedPolicy
+from fedse.rollouts.player import Player
 from fedse.rollouts.replaying import has_prefix
 from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Attempt, Episode, Purpose, RoundTask, Trajectory
@@ -62,6 +66,26 @@ def test_a_share_of_a_round_begins_within_remembered_episodes() -> None:
     assert planned(Prefixes(here, signal=None, share=0.25), Shown([], begun)) == episodes
     assert planned(Prefixes(here, signal=None, share=0.25), Shown([], begun), round=3) != episodes
     assert not any(item.prefix for item in planned(Prefixes(here), Shown([], [])))
+
+
+def test_a_prefix_is_no_longer_than_the_context_has_room_for() -> None:
+    begun = shown()
+    full = planned(Prefixes(site(tasks=30), signal=None, share=1.0), Shown([], begun))
+    beginning = max(item.train_mask.index(True) for item in begun)
+    for context in (beginning + 50, beginning + 400):
+        tight = replace(site(tasks=30), context=context)
+        episodes = planned(Prefixes(tight, signal=None, share=1.0), Shown([], begun))
+        assert [item.task for item in episodes] == [item.task for item in full]
+        cut = [len(item.prefix) - len(whole.prefix) for item, whole in zip(episodes, full, strict=True)]
+        assert min(cut) < 0 and any(item.prefix for item in episodes) == (context > beginning + 50)
+        for item, whole in zip(episodes, full, strict=True):
+            assert item.prefix == whole.prefix[: len(item.prefix)]
+            (led,) = Player(ScriptedPolicy(CHAT, lambda turn, draw: "Action: move up"), CHAT, context).play([item], "d")
+            assert len(led.steps) > len(item.prefix)
+            if item.prefix != whole.prefix:
+                longer = replace(item, prefix=whole.prefix[: len(item.prefix) + 1])
+                with pytest.raises(BadInput, match="and the model's context holds"):
+                    Player(ScriptedPolicy(CHAT, lambda turn, draw: ""), CHAT, context).play([longer], "d")
 
 
 def test_the_signal_says_which_tasks_are_begun_so() -> None:

@@ -65,5 +65,8 @@ class BreakAndFix(Uniform):
     def broken(self, played: Trajectory) -> Prefix:
         """The careless turns; nothing where they ended the episode, or where no room is left after them."""
         goes_on = played.outcome is Outcome.FAILURE and played.truncated and len(played.steps) == self.turns
-        needed = len(played.token_ids) + len(self.site.chat.turn(played.closing))
+        chat = self.site.chat
+        # A reply that was cut off lacks its end, which the player appends before the next turn.
+        end = [] if played.token_ids[-1] in chat.end_ids else chat.reply("")
+        needed = len(played.token_ids) + len(end) + len(chat.turn(played.closing))
         return tuple(replies_of(played) or ()) if goes_on and needed < self.site.context else ()

@@ -8,7 +8,7 @@ the agent gives itself. ExIt keeps the histories of all episodes; here they are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -18,9 +18,9 @@ from fedse.clients.site import Site
 from fedse.curricula.by_signal import BySignal, BySignalOptions, SignalName
 from fedse.curricula.uniform import Uniform
 from fedse.protocols import Past
-from fedse.rollouts.replaying import replies_of
+from fedse.rollouts.replaying import reply_spans
 from fedse.seeds import stream, uniform
-from fedse.types import Planned, RoundTask, Task
+from fedse.types import Planned, RoundTask, Task, Trajectory
 
 Prefix = tuple[tuple[int, ...], ...]
 
@@ -67,13 +67,13 @@ class Prefixes(BySignal):
     def _drawn_starts(self, label: str, round: int, past: Past) -> dict[Task, Prefix]:
         place = self.site.places[label]
         training = {task.id: task for task in place.tasks("train")}
-        stored: dict[Task, list[list[tuple[int, ...]]]] = {}
+        stored: dict[Task, list[Trajectory]] = {}
         for item in past.remembered(label):
-            replies = replies_of(item)
+            spans = reply_spans(item)
             # The last reply ended the episode.
-            if replies is not None and len(replies) > 1 and place.may_explore(item.task):
+            if spans is not None and len(spans) > 1 and place.may_explore(item.task):
                 task = training.get(item.task, Task(item.task, item.category))
-                stored.setdefault(task, []).append(replies)
+                stored.setdefault(task, []).append(item)
         tasks = list(stored)
         since = 0 if self.rounds is None else round - self.rounds
         attempts = [item for item in past.attempts(label) if item.round >= since]
@@ -81,9 +81,15 @@ class Prefixes(BySignal):
         drawn = self._drawn(label, round, tasks, worth)
         return {task: self._cut(label, round, task, stored[task]) for task in drawn}
 
-    def _cut(self, label: str, round: int, task: Task, stored: list[list[tuple[int, ...]]]) -> Prefix:
-        """The first turns of one of the episodes, at least one and not all."""
+    def _cut(self, label: str, round: int, task: Task, stored: Sequence[Trajectory]) -> Prefix:
+        """The first turns of one of the episodes, at least one and not all; fewer where no room would be left after them."""
         origin = self.site.places[label].origin
         key = stream(self.site.seed, origin.client, round, origin.label, "prefix", task.id)
-        replies = stored[int(uniform(key, 0) * len(stored))]
-        return tuple(replies[: 1 + int(uniform(key, 1) * (len(replies) - 1))])
+        item = stored[int(uniform(key, 0) * len(stored))]
+        spans = reply_spans(item)
+        assert spans is not None, "what was not all sampled is not stored"
+        turns = 1 + int(uniform(key, 1) * (len(spans) - 1))
+        # What is remembered may be longer than the model's context: demonstrations are cut when they are learned.
+        while turns and spans[turns][0] >= self.site.context:
+            turns -= 1
+        return tuple(item.token_ids[start:end] for start, end in spans[:turns])
