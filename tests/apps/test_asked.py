@@ -30,11 +30,13 @@ from fedse.engines.flower.seal import Seal, SealOfHub
 from fedse.engines.flower.wire import Parcel, from_records, pack_task, to_bytes, to_records
 from fedse.errors import BadInput, OverBudget, RunConflict, UnreadableTask
 from fedse.experience.buffer import SCHEMA, read_file
+from fedse.experience.journal import Journal
 from fedse.experiments.known_before import expected_of
 from fedse.federation.sites import Sites
 from fedse.learners.table import TableLearner
 from fedse.mixes.broadcast import Broadcast
 from fedse.models.table import Table
+from fedse.rollouts.replaying import has_prefix
 from fedse.runs.trackers import Trackers
 from fedse.types import ClientUpdate, Layout, Learned, Lesson, RoundTask
 from fedse.worlds.maze import Maze
@@ -171,6 +173,23 @@ def test_the_last_round_can_be_repeated_and_what_it_replaces_is_kept(kit: Path) 
     assert kept.execute(f"SELECT COUNT(DISTINCT adapter) FROM trajectories_{SCHEMA}").fetchone() == (2,)
     kept.close()
     assert any("done again; the 4 trajectories" in line for line in again.said)
+
+
+def test_a_first_round_is_repeated_from_what_was_known_before_it(kit: Path) -> None:
+    maze = "{name: maze, size: 4, train_tasks: 30, rules: brief, observation_length: brief}"
+    text = EXPERIMENT.replace(MAZE, maze).replace("start: {tasks: 2}", "start: {tasks: 10}")
+    (kit / "experiment.yaml").write_text(f"{text}curriculum: {{name: prefixes, signal: null}}\n")
+    asked = Asked(kit)
+    first, second = asked.ask(round=1), Asked(kit).ask(round=1)
+    assert first.array is not None and second.array is not None
+    assert first.header == second.header and first.array.tobytes() == second.array.tobytes()
+    asked = Asked(kit)
+    prefixed = [asked.ask(round=round) and _prefixed(asked, round) for round in (1, 2)]
+    assert prefixed == [0, 2]
+
+
+def _prefixed(asked: Asked, round: int) -> int:
+    return sum(map(has_prefix, Journal(asked.folder / "episodes").read(f"{round:04d}")))
 
 
 def test_a_damaged_count_stops_the_site_with_a_sentence(kit: Path) -> None:

@@ -243,6 +243,18 @@ def test_a_cap_prefers_no_world_and_no_task_of_a_round(tmp_path: Path) -> None:
     )
 
 
+def test_a_first_round_that_is_done_again_remembers_as_little_as_the_first_time(tmp_path: Path) -> None:
+    buffer = _open(tmp_path)
+    assert buffer.past(3).remembered("maze") == []
+    shown = _trajectory(0, "shown", purpose=Purpose.DEMONSTRATE)
+    buffer.remember(0, [shown])
+    buffer.remember(3, [], explored=[failed := _trajectory(3, "x", outcome=Outcome.FAILURE)])
+    assert buffer.past(3).remembered("maze") == []
+    assert buffer.past(4).remembered("maze") == [shown], "a round that kept nothing was there all the same"
+    buffer.remember(4, [failed_no_more := replace(failed, round=4, outcome=Outcome.SUCCESS)])
+    assert buffer.past(5).remembered("maze") == [shown, failed_no_more]
+
+
 def _last_by_hash(items: list[Trajectory]) -> Trajectory:
     def hashed(item: Trajectory) -> str:
         mask = np.packbits(np.asarray(item.train_mask)).tobytes()

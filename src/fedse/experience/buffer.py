@@ -291,11 +291,16 @@ class Buffer:
             return [Attempt(*row)._replace(outcome=Outcome(row[5])) for row in rows]
 
     def remembered(self, before: int, world: str) -> list[Trajectory]:
-        """Everything of a world before a round, oldest first, whatever is learned from."""
+        """Everything of a world before a round, oldest first, whatever is learned from. A client's first round finds
+        nothing, also when it is done again in a buffer that it has begun."""
+        earlier = any(
+            self._connection.execute(f"SELECT 1 FROM {table} WHERE round > 0 AND round < ?", (before,)).fetchone()
+            for table in ("trajectories", "attempts")
+        )
         rows = self._connection.execute(
             "SELECT record, token_ids, train_mask, content FROM trajectories WHERE round < ? AND world = ?"
             " ORDER BY round, task, attempt",
-            (before, world),
+            (before if earlier else 0, world),
         )
         return [_trajectory(self.path, *row) for row in rows]
 
