@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fedse.filters.best_of_task import BestOfTask
 from fedse.filters.none import KeepAll
 from fedse.filters.success import Success
@@ -55,6 +57,11 @@ def test_best_of_task_takes_score_then_fewest_steps_then_the_first() -> None:
 def test_best_of_task_keeps_one_of_two_equal_ones() -> None:
     twin = _played("a", WON, 1.0)
     assert BestOfTask().keep([twin, _played("a", WON, 1.0)]) == [twin]
+
+
+def test_best_of_task_keeps_what_a_rescue_made_beside_the_best_attempt() -> None:
+    made = [replace(_played("a", WON, 1.0, steps=3, attempt=number), purpose=Purpose.RELABEL) for number in (3, 4)]
+    assert BestOfTask().keep([*MIXED, *made]) == [MIXED[2], MIXED[6], MIXED[7], made[0]]
 
 
 def test_every_filter_takes_nothing_for_nothing() -> None:
