@@ -152,6 +152,7 @@ def test_tokens_cost_and_the_score_stays_the_worlds() -> None:
     judge.max_tokens = 4
     assert judge.rewards(attempt("a", 1.0, "x"))["tokens"] == -0.5
     assert judge.rewards(attempt("a", 0.0, "x"))["tokens"] == 0.0, "a short failure is no better than a long one"
+    assert judge.rewards(attempt("a", -1.0, "x")) == {"world": -1.0, "tokens": 0.0}, "nor is a long one better"
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """A price on words, after Optima (arXiv 2410.08115): of two attempts that succeed, the shorter is worth more.
 
-    reward = score * (1 - weight * min(1, the agent's tokens / max_tokens))
+    reward = score - weight * max(0, score) * min(1, the agent's tokens / max_tokens)
 
-A failure costs nothing, or giving up early would be the best of failures. Optima divides by the longest of the samples at a
-task, where a fixed length lets a judge look at each attempt by itself. Its term for readable messages is left out.
+What scores nothing or less is not priced, or giving up early would be the best of failures, and words would be rewarded
+where worlds take points off. What scores something is priced, a success or not. Optima divides by the longest of the
+samples at a task, where a fixed length lets a judge look at each attempt by itself. Its term for readable messages is left
+out.
 """
 
 from __future__ import annotations
@@ -32,5 +34,5 @@ class FewTokens(WorldJudge):
         self.weight, self.max_tokens = weight, max_tokens
 
     def rewards(self, trajectory: Trajectory) -> dict[str, float]:
-        price = trajectory.score * self.weight * min(1.0, trajectory.agent_tokens / self.max_tokens)
+        price = max(trajectory.score, 0.0) * self.weight * min(1.0, trajectory.agent_tokens / self.max_tokens)
         return {**super().rewards(trajectory), TOKENS: -price}
