@@ -211,6 +211,18 @@ def test_what_a_curriculum_explored_itself_is_not_made_again() -> None:
     assert rescued(here, [*given, played]) == made[1:]
 
 
+def test_what_a_curriculum_explored_otherwise_is_made_beside_it() -> None:
+    here = site("maze")
+    given = failures(here, "maze", 4)
+    made = rescued(here, given)
+    other = replace(
+        made[0], purpose=Purpose.EXPLORE, outcome=Outcome.SUCCESS, token_ids=(1, 2), train_mask=(False, True)
+    )
+    explored = [*given, other, replace(other, attempt=6)]
+    assert (beside := rescued(here, explored)) == [replace(made[0], attempt=7), *made[1:]]
+    assert checked_rescue(here, explored, beside) == beside
+
+
 @pytest.mark.torture
 @pytest.mark.usefixtures("ray_is_not_nice")
 def test_flower_makes_the_same(table_experiment: Make, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ The replies are those that the agent sampled, word for word. In the paper a lang
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from fedse.clients.site import Place, Site
 from fedse.rollouts.replaying import relabelled, replay
@@ -26,14 +27,19 @@ class Hindsight:
     def rescue(self, explored: Sequence[Trajectory], entering: Callable[[], Adapter]) -> Played:
         del entering
         yield from ()  # A rescue may ask for episodes of its own; this one has nothing to ask.
-        taken = {(item.world, item.task, item.attempt) for item in explored}
+        there: dict[tuple[str, str], list[Trajectory]] = {}
+        for item in explored:
+            there.setdefault((item.world, item.task), []).append(item)
         found: list[Trajectory] = []
         for item in explored:
             rescued = self._rescued(item) if item.outcome is Outcome.FAILURE else None
-            # A curriculum may have explored the same made task.
-            if rescued is not None and (key := (rescued.world, rescued.task, rescued.attempt)) not in taken:
-                found.append(rescued)
-                taken.add(key)
+            if rescued is not None:
+                # A curriculum may have explored the same made task.
+                others = there.setdefault((rescued.world, rescued.task), [])
+                numbered = _beside(others, rescued)
+                if numbered is not None:
+                    found.append(numbered)
+                    others.append(numbered)
         return found
 
     def _rescued(self, failure: Trajectory) -> Trajectory | None:
@@ -48,3 +54,13 @@ class Hindsight:
         """The task that a failure would have solved; one that it would not is left aside."""
         replay(place.world, failure)
         return achieved(place.world)
+
+
+def _beside(others: Sequence[Trajectory], rescued: Trajectory) -> Trajectory | None:
+    """With a number that none of the others at the task has; None where its own is that of an attempt and the episode is
+    there already."""
+    if all(other.attempt != rescued.attempt for other in others):
+        return rescued
+    if any(other.token_ids == rescued.token_ids for other in others):
+        return None
+    return replace(rescued, attempt=max(other.attempt for other in others) + 1)
