@@ -22,6 +22,7 @@ from fedse.models.chat import ByteChat
 from fedse.policies.scripted import ScriptedPolicy
 from fedse.rollouts.player import Player
 from fedse.rollouts.replaying import has_prefix
+from fedse.starts.canaries import CATEGORY
 from fedse.starts.demonstrations import Demonstrations
 from fedse.types import Attempt, Episode, Purpose, RoundTask, Trajectory
 
@@ -86,6 +87,14 @@ def test_a_prefix_is_no_longer_than_the_context_has_room_for() -> None:
                 longer = replace(item, prefix=whole.prefix[: len(item.prefix) + 1])
                 with pytest.raises(BadInput, match="and the model's context holds"):
                     Player(ScriptedPolicy(CHAT, lambda turn, draw: ""), CHAT, context).play([longer], "d")
+
+
+def test_an_invented_episode_is_no_beginning() -> None:
+    begun = shown()
+    canaries = [replace(item, attempt=1, category=CATEGORY) for item in begun]
+    without = planned(Prefixes(site(tasks=30), signal=None, share=1.0), Shown([], begun))
+    assert planned(Prefixes(site(tasks=30), signal=None, share=1.0), Shown([], [*begun, *canaries])) == without
+    assert not any(item.prefix for item in planned(Prefixes(site(), signal=None), Shown([], canaries)))
 
 
 def test_the_signal_says_which_tasks_are_begun_so() -> None:

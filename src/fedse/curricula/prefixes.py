@@ -20,6 +20,7 @@ from fedse.curricula.uniform import Uniform
 from fedse.protocols import Past
 from fedse.rollouts.replaying import reply_spans
 from fedse.seeds import stream, uniform
+from fedse.starts.canaries import CATEGORY as CANARY
 from fedse.types import Planned, RoundTask, Task, Trajectory
 
 Prefix = tuple[tuple[int, ...], ...]
@@ -70,8 +71,8 @@ class Prefixes(BySignal):
         stored: dict[Task, list[Trajectory]] = {}
         for item in past.remembered(label):
             spans = reply_spans(item)
-            # The last reply ended the episode.
-            if spans is not None and len(spans) > 1 and place.may_explore(item.task):
+            # The last reply ended the episode. The names in a canary are invented: its world does not know them.
+            if spans is not None and len(spans) > 1 and item.category != CANARY and place.may_explore(item.task):
                 task = training.get(item.task, Task(item.task, item.category))
                 stored.setdefault(task, []).append(item)
         tasks = list(stored)
