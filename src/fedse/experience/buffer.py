@@ -6,26 +6,21 @@ Limits (`cap`, `per_task`) choose what is read for learning and delete nothing.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from pydantic import Field
 
 from fedse.errors import BufferUnusable, CannotWrite
 from fedse.experience.buffer_file import FIRST_LEARNED
-from fedse.experience.records import from_record, to_record
+from fedse.experience.buffer_rows import as_attempt, as_blobs, as_columns, as_text, content_of, from_row
 from fedse.plugins import PluginOptions
 from fedse.storage import atomic
 from fedse.storage.database import look
-from fedse.storage.strict_json import parse
 from fedse.types import Attempt, Outcome, Purpose, Trajectory
 
 SCHEMA = 3
@@ -171,7 +166,7 @@ class Buffer:
             rows = self._connection.execute(f"SELECT token_ids, train_mask, {key} FROM trajectories").fetchall()
             self._connection.executemany(
                 f"UPDATE trajectories SET content = ? WHERE ({key}) = (?, ?, ?, ?)",
-                [(_content(token_ids, train_mask), *place) for token_ids, train_mask, *place in rows],
+                [(content_of(token_ids, train_mask), *place) for token_ids, train_mask, *place in rows],
             )
             self._connection.execute(_ATTEMPTS)
             self._connection.execute("INSERT INTO facts VALUES (?, '')", (_INCOMPLETE,))
@@ -220,19 +215,19 @@ class Buffer:
             self._connection.execute("DELETE FROM trajectories WHERE round >= ?", (round,))
             self._connection.execute("DELETE FROM attempts WHERE round >= ?", (round,))
             self._connection.executemany(
-                "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [_attempt(item) for item in explored]
+                "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [as_attempt(item) for item in explored]
             )
             # Sorted, so that of two equal ones the same is stored whatever order they come in.
             for trajectory in sorted(trajectories, key=lambda item: (item.world, item.task, item.attempt)):
                 if trajectory.round != round:
                     raise ValueError(f"a trajectory of round {trajectory.round} was given to round {round}")
-                token_ids, train_mask = _blobs(trajectory)
-                content = _content(token_ids, train_mask)
+                token_ids, train_mask = as_blobs(trajectory)
+                content = content_of(token_ids, train_mask)
                 if not self.options.repeats and self._holds(trajectory, content):
                     continue
                 self._connection.execute(
                     "INSERT INTO trajectories VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (*_columns(trajectory), content, _record(trajectory), token_ids, train_mask),
+                    (*as_columns(trajectory), content, as_text(trajectory), token_ids, train_mask),
                 )
                 added += 1
         return added
@@ -270,7 +265,7 @@ class Buffer:
         most = sys.maxsize if self.options.max_per_task is None else self.options.max_per_task
         cap = _ALL if self.options.max_trajectories is None else self.options.max_trajectories
         rows = self._connection.execute(_READ, (*self._reads(last), most, cap))
-        return [_trajectory(self.path, *row) for row in rows]
+        return [from_row(self.path, *row) for row in rows]
 
     def past(self, round: int) -> BufferedPast:
         """The attempts of earlier rounds."""
@@ -302,7 +297,7 @@ class Buffer:
             " ORDER BY round, task, attempt",
             (before if earlier else 0, world),
         )
-        return [_trajectory(self.path, *row) for row in rows]
+        return [from_row(self.path, *row) for row in rows]
 
     def __len__(self) -> int:
         return int(self._connection.execute("SELECT COUNT(*) FROM trajectories").fetchone()[0])
@@ -349,64 +344,9 @@ def read_file(path: Path, purpose: Purpose | None = None) -> list[Trajectory]:
             " ORDER BY round, world, task, attempt",
             (purpose or "",),
         )
-        return [_trajectory(path, *row) for row in rows]
+        return [from_row(path, *row) for row in rows]
 
 
 def _head(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(len(_MAGIC))
-
-
-def _blobs(trajectory: Trajectory) -> tuple[bytes, bytes]:
-    ids = np.asarray(trajectory.token_ids, dtype="<i4").tobytes()
-    return ids, np.packbits(np.asarray(trajectory.train_mask, dtype=bool)).tobytes()
-
-
-def _content(token_ids: bytes, train_mask: bytes) -> str:
-    return hashlib.sha256(token_ids + train_mask).hexdigest()
-
-
-def _columns(trajectory: Trajectory) -> Sequence[Any]:
-    return (
-        trajectory.round,
-        trajectory.world,
-        trajectory.task,
-        trajectory.attempt,
-        trajectory.purpose.value,
-        trajectory.adapter,
-        trajectory.outcome.value,
-        trajectory.score,
-    )
-
-
-def _attempt(trajectory: Trajectory) -> Attempt:
-    return Attempt(
-        trajectory.round,
-        trajectory.world,
-        trajectory.task,
-        trajectory.category,
-        trajectory.attempt,
-        trajectory.outcome,
-        trajectory.score,
-        trajectory.reward,
-        len(trajectory.steps),
-    )
-
-
-def _record(trajectory: Trajectory) -> str:
-    record = to_record(trajectory)
-    del record["token_ids"], record["train_mask"]
-    return json.dumps(record, ensure_ascii=False)
-
-
-def _trajectory(path: Path, record: str, token_ids: bytes, train_mask: bytes, content: str) -> Trajectory:
-    try:
-        if content and _content(token_ids, train_mask) != content:
-            raise ValueError("token ids do not fit the hash beside them")
-        ids = np.frombuffer(token_ids, dtype="<i4").tolist()
-        mask = np.unpackbits(np.frombuffer(train_mask, dtype=np.uint8), count=len(ids)).tolist()
-        return from_record({**parse(record, infinite=True), "token_ids": ids, "train_mask": mask})
-    except (TypeError, ValueError) as error:
-        raise BufferUnusable(
-            f"{path} is damaged (a trajectory cannot be read: {error}); it was left as it is. Restore it from a copy."
-        ) from error
