@@ -84,6 +84,7 @@ def test_a_measured_mean_is_not_measured_again(factored: Make, tmp_path: Path) -
         assert federation.server.evaluate(2, "validation")["mean_of_last"] == 2
 
 
+@pytest.mark.slow
 def test_a_run_that_was_extended_tells_what_a_whole_one_tells(factored: Make, tmp_path: Path) -> None:
     """Success of the adapters on the way, also where the mean up to one of them was measured before the run went on."""
     asked: dict[str, Any] = {

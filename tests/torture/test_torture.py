@@ -8,11 +8,11 @@ from .cases import OUTCOMES, outcomes
 
 SEED = 20_260
 CASES: dict[str, int] = {
-    "experiments": 300,
-    "tasks": 200,
+    "experiments": 150,
+    "tasks": 100,
     "headers": 300,
-    "records": 100,
-    "folders": 30,
+    "records": 50,
+    "folders": 20,
 }
 
 
