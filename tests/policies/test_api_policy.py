@@ -13,13 +13,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from local_server import LocalServer, Said, refusal
 from pydantic import ValidationError
 
 import fedse
+from clock import Clock
 from fedse.errors import BadInput, RunConflict, ServerFailed, SwapFailed
 from fedse.experience.buffer import read_file
 from fedse.experience.export import export
@@ -31,7 +32,7 @@ from fedse.policies.api import ApiPolicy
 from fedse.protocols import Reply
 from fedse.rollouts.player import Player
 from fedse.runs.folder import RunFolder
-from fedse.servers import rate_limit
+from fedse.servers.rate_limit import RateLimit, Taken
 from fedse.starts.demonstrations import demonstrate
 from fedse.types import Adapter, Episode, Outcome, Purpose, Sampling, Task
 from fedse.worlds.maze import Maze
@@ -348,9 +349,24 @@ def test_another_refused_request_stops_the_run() -> None:
     assert len(server.requests) == 2, "asking again would not help"
 
 
-@pytest.mark.slow
+class NotedLimit(RateLimit):
+    """Notes when what was let through, on a clock that only waiting moves."""
+
+    let_through: ClassVar[dict[float, list[float]]] = {}
+
+    def __init__(self, per_minute: float) -> None:
+        clock = Clock()
+        super().__init__(per_minute, clock.monotonic, clock.sleep)
+        self.let_through[per_minute] = self.times = []
+
+    def take(self, amount: float = 1.0) -> Taken:
+        taken = super().take(amount)
+        self.times.append(taken.at)
+        return taken
+
+
 def test_requests_a_minute_are_limited_and_repeated_ones_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limit, "WINDOW", 0.6)
+    monkeypatch.setattr("fedse.servers.server.RateLimit", NotedLimit)
     with LocalServer(lambda number, body: refusal(500) if number == 2 else Said()) as server:
         answering = policy(server, requests_per_minute=2)
         for number in range(5):
@@ -358,25 +374,27 @@ def test_requests_a_minute_are_limited_and_repeated_ones_count(monkeypatch: pyte
         answered = 0
         while answered < 5:
             answered += len(answering.ready())
-    times = sorted(server.times)
-    assert len(times) == 7
-    assert all(later - earlier > 0.45 for earlier, later in zip(times, times[2:], strict=False))
+    times = sorted(NotedLimit.let_through[2])
+    assert len(times) == len(server.requests) == 7
+    assert all(later - earlier >= 60 for earlier, later in zip(times, times[2:], strict=False))
 
 
 def test_after_a_failure_nothing_more_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limit, "WINDOW", 1.0)
+    over = threading.Event()
+    monkeypatch.setattr("fedse.servers.server.RateLimit", lambda limit: RateLimit(limit, sleep=lambda _: over.wait(60)))
     with LocalServer(lambda number, body: refusal(401) if number else Said()) as server:
         answering = policy(server, requests_per_minute=2)
         for number in range(8):
             answering.extend(answering.open(CHAT.opening("Rules."), Sampling(number, 1.0)), CHAT.turn("Go on."))
         with pytest.raises(ServerFailed, match="refused the key"):
             answering.ready()
-        time.sleep(1.3)
+        over.set()
+        time.sleep(0.3)
     assert len(server.requests) == 2
 
 
 def test_tokens_a_minute_are_limited_by_what_the_server_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limit, "WINDOW", 0.6)
+    monkeypatch.setattr("fedse.servers.server.RateLimit", NotedLimit)
     with LocalServer() as server:
         # 107 tokens a request by the server's count, so the third in a row has to wait for the first to be forgotten.
         answering = policy(server, tokens_per_minute=250, reply_tokens=30)
@@ -384,9 +402,7 @@ def test_tokens_a_minute_are_limited_by_what_the_server_counts(monkeypatch: pyte
         for _ in range(4):
             answering.extend(slot, CHAT.turn("Go on."))
             answering.ready()
-    times = server.times
-    assert times[1] - times[0] < 0.4
-    assert all(later - earlier > 0.45 for earlier, later in zip(times, times[2:], strict=False))
+    assert NotedLimit.let_through[250] == [0, 0, 60, 60, 120]
 
 
 def test_a_served_model_takes_no_adapter() -> None:
