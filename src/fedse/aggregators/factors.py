@@ -21,6 +21,8 @@ from fedse.protocols import StoredUpdate
 from fedse.types import Layout
 
 Matrix = npt.NDArray[np.float64]
+_NOTHING = 1e-7
+"""Singular values below this share of the largest are rounding errors of float32."""
 
 
 class Factors:
@@ -75,6 +77,11 @@ def decompose(up: Matrix, down: Matrix) -> tuple[Matrix, Matrix, Matrix]:
     signs = np.sign(rights[np.arange(size), np.abs(rights).argmax(axis=1)])
     signs[signs == 0] = 1.0
     return lefts * signs, values, rights * signs[:, None]
+
+
+def carrying(values: Matrix, beside: float = 0.0) -> npt.NDArray[np.bool_]:
+    """Which singular values are more than rounding errors `beside` this length, or beside the largest of them."""
+    return np.asarray(values > _NOTHING * max(beside, float(values.max(initial=0.0))))
 
 
 def padded(up: Matrix, down: Matrix, rank: int) -> tuple[Matrix, Matrix]:

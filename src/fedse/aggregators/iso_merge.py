@@ -14,11 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedse.aggregators.factors import Matrix
+from fedse.aggregators.factors import Matrix, carrying
 from fedse.aggregators.product_merge import ProductMerge
-
-_NOTHING = 1e-7
-"""Singular values below this share of the largest are rounding errors of float32."""
 
 
 class IsoMerge(ProductMerge):
@@ -28,7 +25,7 @@ class IsoMerge(ProductMerge):
         del rank  # As many as the sum has.
         total: Matrix = np.sum(changes, axis=0)
         lefts, values, rights = np.linalg.svd(total, full_matrices=False)
-        kept = values > _NOTHING * values.max(initial=0.0)
+        kept = carrying(values)
         if not kept.any():
             return total
         even: Matrix = float(values[kept].mean()) * (lefts[:, kept] @ rights[kept])

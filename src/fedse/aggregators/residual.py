@@ -14,14 +14,11 @@ import numpy as np
 from pydantic import Field
 
 from fedse.adapters.plan import RESIDUAL, in_part
-from fedse.aggregators.factors import Factors, Matrix, as_float32, decompose, pairs
+from fedse.aggregators.factors import Factors, Matrix, as_float32, carrying, decompose, pairs
 from fedse.aggregators.rule import MEAN_PRODUCT, Result, Rule
 from fedse.plugins import PluginOptions
 from fedse.protocols import StoredUpdate
 from fedse.types import Adapter, ServerState
-
-_NOTHING = 1e-7
-"""Singular values below this share of the module's product are rounding errors of float32."""
 
 
 class ResidualOptions(PluginOptions):
@@ -90,4 +87,4 @@ def _joined(adapter: Adapter, up: str, down: str, more_up: Matrix, more_down: Ma
 def _needed(down: str, up: str, found: Mapping[str, Matrix], values: Matrix) -> int:
     """Ranks that carry more than rounding errors."""
     shared = float(np.linalg.norm(found[up]) * np.linalg.norm(found[down]))
-    return int(np.sum(values > _NOTHING * max(shared, float(values.max(initial=0.0)))))
+    return int(carrying(values, shared).sum())

@@ -14,11 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedse.aggregators.factors import Matrix
+from fedse.aggregators.factors import Matrix, carrying
 from fedse.aggregators.product_merge import ProductMerge
-
-_NOTHING = 1e-7
-"""Singular values below this share of the largest are rounding errors of float32."""
 
 
 class TsvMerge(ProductMerge):
@@ -36,7 +33,7 @@ class TsvMerge(ProductMerge):
 
 
 def _carrying(lefts: Matrix, values: Matrix, rights: Matrix, rank: int) -> tuple[Matrix, Matrix, Matrix]:
-    count = min(rank, int(np.sum(values > _NOTHING * values.max(initial=0.0))))
+    count = min(rank, int(carrying(values).sum()))
     return lefts[:, :count], values[:count], rights[:count]
 
 

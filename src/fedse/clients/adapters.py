@@ -36,7 +36,7 @@ class ClientAdapters:
     """What the client's mix makes of the broadcast adapter, or the client's own if it shares nothing."""
 
     def __init__(self, folder: Path, plan: Plan, mix: Mix, shares: bool, trials: Notebook) -> None:
-        """`trials` is where it stays what the mix found out by playing."""
+        """`trials` keeps what the mix found out by playing."""
         self.plan = plan
         self.mix = mix
         self.own = None if shares else OwnAdapters(folder / "adapters")

@@ -45,6 +45,9 @@ CHECKS: tuple[Callable[[ExperimentKeys], None], ...] = (
     check_beginnings,
 )
 """What goes together, in the order in which it is told: of several problems the first one."""
+FROM_RUN = "from_run"
+"""In the context of validation: a run was begun with it, maybe by a fedse that knew less of what goes together. What came
+out can be looked at and measured; only who goes on with it is told."""
 
 
 class Experiment(ExperimentKeys):
@@ -56,8 +59,8 @@ class Experiment(ExperimentKeys):
         return expand(with_world_settings(content)) if isinstance(content, Mapping) else content
 
     @model_validator(mode="after")
-    def _goes_together(self) -> Experiment:
-        for check in CHECKS:
+    def _goes_together(self, info: ValidationInfo) -> Experiment:
+        for check in () if (info.context or {}).get(FROM_RUN) else CHECKS:
             check(self)
         return self
 
@@ -73,14 +76,11 @@ class Experiment(ExperimentKeys):
             raise BadInput(explain(error, cls, (info.context or {}).get(PLACES, {(): cls.__name__}))) from error
 
 
-def load_experiment(path: str | Path, settings: Sequence[str] = (), stored: bool = False) -> Experiment:
-    """Read a file, apply `a.b=c` settings, check everything. Raises `BadInput` with all problems it finds.
-
-    One that a run has `stored` is read without the classes of its authors' own plug-ins, to look at results.
-    """
+def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experiment:
+    """Read a file, apply `a.b=c` settings, check everything. Raises `BadInput` with all problems it finds."""
     given = Path(path)
     if given.name == "experiment.yaml" and (given.parent / "manifest.json").is_file():
-        return experiment_of(given.parent, settings, stored)
+        return validated(*_stored(given.parent, settings))
     content, places = read_yaml(given)
     if "experiment" in content and "clients" not in content:
         raise BadInput(
@@ -88,17 +88,26 @@ def load_experiment(path: str | Path, settings: Sequence[str] = (), stored: bool
             "its own (docs/reference.md)."
         )
     override(content, settings, places)
-    return validated(content, places, stored)
+    return validated(content, places)
 
 
 def experiment_of(run: Path, settings: Sequence[str] = (), stored: bool = False) -> Experiment:
-    """What a run folder holds, as `load_experiment` reads it; it may be older than the names of today's keys."""
+    """What a run folder holds, to look at or to measure; it may be older than the names of today's keys, and than what is
+    known today of what goes together.
+
+    With `stored` the classes of its authors' own plug-ins need not be at hand.
+    """
+    content, places = _stored(run, settings)
+    return Experiment.model_validate(content, context={STORED: stored, FROM_RUN: True, PLACES: places})
+
+
+def _stored(run: Path, settings: Sequence[str]) -> tuple[dict[str, Any], Mapping[KeyPath, str]]:
     content, places = read_yaml(run / "experiment.yaml")
     content = with_new_names(content)
     override(content, settings, places)
-    return validated(content, places, stored)
+    return content, places
 
 
-def validated(content: Mapping[str, Any], places: Mapping[KeyPath, str], stored: bool = False) -> Experiment:
+def validated(content: Mapping[str, Any], places: Mapping[KeyPath, str]) -> Experiment:
     """The experiment that a file's content describes."""
-    return Experiment.model_validate(content, context={STORED: stored, PLACES: places})
+    return Experiment.model_validate(content, context={PLACES: places})

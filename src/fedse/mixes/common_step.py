@@ -28,7 +28,7 @@ class CommonStepOptions(PluginOptions):
     """How much of the common step is taken."""
 
     weight: Annotated[float | Ramp, Scheduled(least=0)] = 1.0
-    """Factor of the step from the mean of all clients to the broadcast adapter."""
+    """Factor of the step from the mean of all clients to the broadcast adapter; with 0 everybody goes on alone."""
 
 
 class CommonStep(Broadcast):

@@ -64,7 +64,7 @@ def _check_server_step(experiment: ExperimentKeys) -> None:
     if capability(experiment.aggregator, "plain_mean"):
         raise ValueError(
             f"`mix: {mix}` adds the step that the server makes beyond the mean of all clients, and with `aggregator: "
-            f"{experiment.aggregator.name}` there is none: use an aggregator such as `fedavgm`, or set `mix.weight: 0`"
+            f"{experiment.aggregator.name}` there is none: use an aggregator such as `fedavgm`, or another mix"
         )
     if experiment.participation.fraction < 1:
         raise ValueError(
