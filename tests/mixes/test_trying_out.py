@@ -114,8 +114,7 @@ def test_a_trial_played_again_has_the_same_weights(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize(("name", "every"), [("defer_to_best", 1), ("weight_by_gain", 2)])
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(
     factored: Callable[..., Experiment], tmp_path: Path, name: str, every: int
 ) -> None:

@@ -62,8 +62,8 @@ def from_row(path: Path, record: str, token_ids: bytes, train_mask: bytes, conte
     try:
         if content and content_of(token_ids, train_mask) != content:
             raise ValueError("token ids do not fit the hash beside them")
-        ids = np.frombuffer(token_ids, dtype="<i4").tolist()
-        mask = np.unpackbits(np.frombuffer(train_mask, dtype=np.uint8), count=len(ids)).tolist()
+        ids = tuple(np.frombuffer(token_ids, dtype="<i4").tolist())
+        mask = tuple(np.unpackbits(np.frombuffer(train_mask, dtype=np.uint8), count=len(ids)).view(np.bool_).tolist())
         return from_record({**parse(record, infinite=True), "token_ids": ids, "train_mask": mask})
     except (TypeError, ValueError) as error:
         raise BufferUnusable(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from fedse.errors import BadInput
@@ -18,10 +19,10 @@ trajectory is written in the oldest format that holds it, without what it does n
 _WITH_HINTS, _WITHOUT = 4, 3
 _NOT_STORED = "truncated"
 _NAMES = {kind: [field.name for field in fields(kind) if field.name != _NOT_STORED] for kind in (Trajectory, Step)}
-_TEXTS = {
-    kind: [field.name for field in fields(kind) if field.type == "str"]  # Annotations are texts here.
+_texts_of, _texts_of_step = (
+    attrgetter(*(field.name for field in fields(kind) if field.type == "str"))  # Annotations are texts here.
     for kind in (Trajectory, Step)
-}
+)
 
 
 def to_record(trajectory: Trajectory) -> dict[str, Any]:
@@ -47,7 +48,8 @@ def _values(instance: Step | Trajectory) -> dict[str, Any]:
 
 
 def from_record(record: Mapping[str, Any]) -> Trajectory:
-    """The trajectory of a record. One that is not as it was written is a `ValueError`."""
+    """The trajectory of a record, whose mask may be a tuple of flags already: in JSON there is none. One that is not as it
+    was written is a `ValueError`."""
     try:
         if record["format"] > FORMAT:
             raise BadInput(
@@ -59,12 +61,12 @@ def from_record(record: Mapping[str, Any]) -> Trajectory:
 
 
 def _checked(found: Trajectory) -> Trajectory:
-    texts: list[Any] = [getattr(found, name) for name in _TEXTS[Trajectory]]
-    texts += [getattr(step, name) for step in found.steps for name in _TEXTS[Step]]
-    if not all(isinstance(text, str) for text in texts):
+    # By types, not value by value: all trajectories of a buffer are read in every round.
+    texts = {*map(type, _texts_of(found)), *(kind for step in found.steps for kind in map(type, _texts_of_step(step)))}
+    if texts != {str}:
         raise ValueError("something in it is no text")
-    numbers = (found.score, *found.rewards.values(), *(step.reward for step in found.steps))
-    if not all(isinstance(number, (int, float)) for number in numbers):
+    numbers = {type(found.score), *map(type, found.rewards.values()), *(type(step.reward) for step in found.steps)}
+    if not numbers <= {int, float, bool}:
         raise ValueError("a score or reward is no number")
     if not all(type(number) is int for number in (found.round, found.attempt)):
         raise ValueError("round or attempt is no number")
@@ -86,7 +88,8 @@ def _made(record: Mapping[str, Any]) -> Trajectory:
     values["outcome"] = Outcome(values["outcome"])
     values["rewards"] = dict(values.get("rewards", {}))
     values["token_ids"] = tuple(values["token_ids"])
-    values["train_mask"] = tuple(map(bool, values["train_mask"]))
+    mask = values["train_mask"]
+    values["train_mask"] = mask if isinstance(mask, tuple) else tuple(map(bool, mask))
     values["log_probs"] = tuple(values.get("log_probs") or ())
     values["reshaped"] = values.get("reshaped") or False
     return Trajectory(**values)
