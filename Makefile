@@ -17,11 +17,11 @@ FEDSE := $(PIP) --quiet --no-deps --no-build-isolation -e .
 demo: $(DEMO_READY)
 	$(BIN)/fedse demo
 
-# One thread for each test process: more threads than cores wait for each other. Three processes on two cores, because tests
+# One thread for each test process: more threads than cores wait for each other. Four processes on two cores, because tests
 # of real processes, hubs and kills wait more than they compute. Hundreds of commands are started as processes of their own,
 # and what they import is compiled once, also where Python is told not to keep that.
 KEEPING := PYTHONDONTWRITEBYTECODE=
-PYTEST := $(KEEPING) OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 3 --dist worksteal
+PYTEST := $(KEEPING) OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 4 --dist worksteal
 
 test: $(COMPILED)
 	$(PYTEST) -m "not slow and not torture"

@@ -1,7 +1,7 @@
 """The buffer: a set of trajectories that only grows, in one SQLite file for each client.
 
 Rounds can be repeated safely: what a round adds replaces what an earlier attempt at the same round had added.
-Limits (`cap`, `per_task`) choose what is read for learning and delete nothing.
+Limits (`max_trajectories`, `max_per_task`) choose what is read for learning and delete nothing.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class ByteChat:
         return [*text.encode(), self._END]
 
     def text(self, ids: Sequence[int]) -> str:
-        return bytes(filter((256).__gt__, ids)).decode(errors="replace")
+        return bytes(token for token in ids if token < 256).decode(errors="replace")
 
     def messages(self, ids: Sequence[int]) -> list[dict[str, str]]:
         """A conversation as the messages it was made of; a reply that is due and has not begun is left out."""
