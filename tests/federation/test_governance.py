@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,14 @@ def test_an_honest_run_is_the_same_with_it_and_trust_is_remembered(
     assert resumed == told, "trust is read from the reports"
     known = standings(folders[1], 2)
     assert known["east"].trust == told["sites"]["east"]["trust"] and known["east"].rounds == 2
+
+
+def test_rounds_of_two_updates_count_among_those_of_which_some_were_refused() -> None:
+    """They have no labels, and once refused would otherwise be always refused."""
+    reports: dict[int, Any] = {number: {"diagnostics": {"contributed": ["east", "guest"]}} for number in range(2, 11)}
+    reports[1] = {"diagnostics": {"contributed": ["east"]}, "refused": {"guest": "it is odd"}}
+    run_: Any = SimpleNamespace(report=reports.get)
+    assert standings(run_, 10) == {"east": Standing(None, 0, 10), "guest": Standing(None, 1, 10)}
 
 
 def test_a_secure_sum_has_nothing_to_judge(table_experiment: Callable[..., Experiment]) -> None:

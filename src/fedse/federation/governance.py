@@ -129,8 +129,10 @@ def standings(run: RunView, number: int) -> dict[str, Standing]:
     found: dict[str, Standing] = {}
     for earlier in range(1, number + 1):
         report = run.report(earlier) or {}
-        sites = report.get("diagnostics", {}).get("governance", {}).get("sites", {})
-        for client in sites.keys() | report.get("refused", {}).keys():
+        diagnostics = report.get("diagnostics", {})
+        sites = diagnostics.get("governance", {}).get("sites", {})
+        # Rounds of too few updates to be judged have no labels, and count like all others.
+        for client in sites.keys() | report.get("refused", {}).keys() | set(diagnostics.get("contributed", ())):
             before = found.get(client, Standing())
             found[client] = Standing(
                 sites[client]["trust"] if client in sites else before.trust,
