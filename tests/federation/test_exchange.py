@@ -7,6 +7,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +21,7 @@ from clock import Clock
 from factored_table import FactoredLearner
 from fedse.adapters.files import read_adapter
 from fedse.errors import BadInput, RunConflict, TooFewClients
-from fedse.events import Event
+from fedse.events import Event, Warned
 from fedse.experience.journal import Journal
 from fedse.experiments.options import Experiment
 from fedse.experiments.stored_adapter import stored_adapter
@@ -121,6 +122,23 @@ def test_a_round_closes_at_its_quorum_and_a_late_update_is_dropped_and_counted_o
     fourth = asking.ask(NAMES, task(4), lambda update: update)
     assert "d" not in fourth.absent or fourth.absent["d"] == "NotNeeded"
     assert ("d", "train-0004") in engine.sent
+
+
+def test_an_evaluation_waits_for_everybody_whatever_the_quorum_of_rounds(clock: Clock) -> None:
+    engine = Timetable(clock, {"d": 0.3})
+    asking = exchange(engine, quorum=0.5)
+    found = asking.ask(NAMES, replace(task(1), kind="evaluate"), lambda update: update)
+    assert (sorted(found.updates), found.absent) == (list(NAMES), {})
+
+
+def test_an_update_that_comes_while_an_evaluation_waits_for_its_site_is_counted_in_the_next_round(clock: Clock) -> None:
+    engine = Timetable(clock, {"d": 0.3})
+    asking = exchange(engine, quorum=0.75)
+    asking.ask(NAMES, task(1), lambda update: update)
+    asking.settle()
+    assert asking.ask(NAMES, replace(task(1), kind="evaluate"), lambda update: update).late == 0
+    engine.seconds["d"] = 0.0
+    assert [asking.ask(NAMES, task(number), lambda update: update).late for number in (2, 3)] == [1, 0]
 
 
 def test_a_client_that_has_gone_is_waited_for_once_and_asked_when_it_is_back(clock: Clock) -> None:
@@ -298,6 +316,18 @@ def test_the_local_engine_finishes_what_a_round_closed_without_and_its_update_is
     assert [report["diagnostics"]["contributed"] for report in found] == [["east"], ["east"], ["east"]]
     assert [report["absent"]["west"] for report in found] == ["NotNeeded", "Busy", "NotNeeded"]
     assert [report["late"] for report in found] == [0, 1, 0]
+
+
+def test_a_run_with_clients_that_were_late_goes_on_without_doing_a_round_again(
+    table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    """A client whose first round was late has begun its buffer, of which the record of that round knows nothing."""
+    quorum = {"quorum": 0.5}
+    told = Notes()
+    for rounds in (1, 2, 3):
+        result = fedse.run(table_experiment(rounds=rounds, participation=quorum), tmp_path, trackers=[told])
+        assert [row["client"] for row in result.validation["worlds"]] == ["east", "west"]
+    assert "fell_back" not in [event.kind for event in told.events if isinstance(event, Warned)]
 
 
 class SlowMaze(Maze):

@@ -88,6 +88,24 @@ def test_a_run_that_does_well_is_the_same_with_and_without_the_gate(
     assert digests(tmp_path / "without") == digests(tmp_path / "with")
 
 
+def test_a_site_that_joins_later_has_no_say_in_what_is_taken_back_before(
+    five_rounds: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    """It is not asked either: before its round it does nothing."""
+    clients = {
+        "east": {"worlds": [{**SHORT_MAZE, "turn_limit": 20}]},
+        "later": {"worlds": [{**SHORT_MAZE, "turn_limit": 18}], "joins": 5},
+    }
+    changes = {"clients": clients, "aggregator": Collapsing, "promotion": {"drop": 0.2}}
+    run(five_rounds(**changes), tmp_path)
+    folder = RunFolder(tmp_path / "table")
+    gate = (folder.report(COLLAPSE + 1) or {})["diagnostics"]["promotion"]
+    both = [folder.evaluation("validation", number) or {} for number in (gate["best"], COLLAPSE)]
+    assert [[row["client"] for row in told["worlds"]] for told in both] == [["east"], ["east"]]
+    assert gate["fell_on_all"] == pytest.approx(both[0]["macro"] - both[1]["macro"])
+    assert digests(tmp_path)[COLLAPSE + 1] == digests(tmp_path)[gate["best"]]
+
+
 class Reports:
     """A run of which only reports are asked for."""
 

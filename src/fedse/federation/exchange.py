@@ -17,7 +17,7 @@ from fedse.federation.turns import DRAWS, Draw
 from fedse.plugins import PluginOptions
 from fedse.privacy.secure_sum import SecureSumOptions
 from fedse.protocols import Engine, Tracker
-from fedse.types import ClientFailure, ClientUpdate, RoundTask
+from fedse.types import ClientFailure, ClientReply, ClientUpdate, RoundTask
 
 PATIENCE = 30.0
 """Seconds of silence after which a run says whom it is waiting for."""
@@ -38,7 +38,8 @@ class ParticipationOptions(PluginOptions):
     """No round is closed with fewer answers than this. It does not begin before so many clients are there, and nobody is
     given up for absence below it; at the deadline the run stops, and started again, it repeats the round."""
     quorum: float = Field(default=1.0, gt=0, le=1)
-    """Close a round when this share of the asked clients has answered. Below 1 the result depends on who is fast."""
+    """Close a round when this share of the asked clients has answered. Below 1 the result depends on who is fast. Evaluations
+    after the last round wait for all."""
     deadline_minutes: float | None = Field(default=None, gt=0)
     """Close a round so long after the clients were there and asked. A site gives its work up at the deadline; what comes
     later is dropped and counted."""
@@ -98,19 +99,25 @@ class Exchange:
         self.summing = summing
         self.learners = frozenset(engine.clients if learners is None else learners)
         self._busy: dict[str, str] = {}
+        self._late = 0
         self._gone: set[str] = set()
         self._absence = Absence(engine, 60 * options.absent_minutes)
 
+    def joined(self, number: int) -> list[str]:
+        """The clients that are part of the federation in a round."""
+        return [client for client in self.engine.clients if self._joins.get(client, 1) <= number]
+
     def invited(self, number: int) -> list[str]:
         """The clients of a round, by name."""
-        clients = [client for client in self.engine.clients if self._joins.get(client, 1) <= number]
+        clients = self.joined(number)
         count = self.options.asked(len(clients))
         return sorted(DRAWS[self.options.draw](clients, count, number, self.seed))
 
     def ask(
         self, clients: Sequence[str], task: RoundTask, arrived: Callable[[ClientUpdate], ClientUpdate | None]
     ) -> Replies:
-        """Send the task and collect answers until quorum or deadline. `arrived` returns what is to be kept of an update."""
+        """Send the task and collect answers until the deadline, those of a round until quorum. `arrived` returns what is to be
+        kept of an update."""
         replies = Replies()
         reachable = self._gathered(clients, task)
         minutes = self.options.deadline_minutes
@@ -132,7 +139,9 @@ class Exchange:
         self.engine.send(dict.fromkeys(waited_for, replace(task, seconds=None if minutes is None else 60 * minutes)))
         waiting = set(waited_for)
         least = self._least(clients)
-        enough = max(least, math.ceil(round(self.options.quorum * len(clients), 9)))
+        # Who is fast must not decide in which worlds an adapter is measured.
+        quorum = self.options.quorum if task.kind == "train" else 1.0
+        enough = max(least, math.ceil(round(quorum * len(clients), 9)))
         told = time.monotonic()
         while waiting and len(replies.updates) < enough and (left := until - time.monotonic()) > 0:
             for client in self._absence.lost(waiting):
@@ -145,7 +154,7 @@ class Exchange:
                 if self._busy.get(reply.client) == reply.task:
                     del self._busy[reply.client]
                 if reply.task != task.name or reply.client not in waiting:
-                    replies.late += isinstance(reply, ClientUpdate)
+                    self._count_late(reply)
                     continue
                 if isinstance(reply, ClientFailure) and time.monotonic() >= until:
                     continue  # Given up at the deadline, here or there; `_close` says who is slow and who is gone.
@@ -162,6 +171,8 @@ class Exchange:
                 told = time.monotonic()
                 self.tracker.record(Waiting(task=task.name, clients=sorted(waiting)))
         self._close(waiting, replies, in_time=time.monotonic() < until)
+        if task.kind == "train":
+            replies.late, self._late = self._late, 0
         if len(replies.updates) < least:
             reasons = "; ".join(f"{client}: {reason}" for client, reason in sorted(replies.absent.items()))
             raise TooFewClients(
@@ -200,7 +211,12 @@ class Exchange:
             for reply in self.engine.poll(min(left, PATIENCE, self._absence.patience)) if self._busy else []:
                 if self._busy.get(reply.client) == reply.task:
                     del self._busy[reply.client]
+                self._count_late(reply)
         self._busy.clear()
+
+    def _count_late(self, reply: ClientReply) -> None:
+        """For the report of the next round that is closed; scores that came too late are no updates."""
+        self._late += isinstance(reply, ClientUpdate) and reply.task.startswith("train-")
 
     def _close(self, waiting: set[str], replies: Replies, in_time: bool) -> None:
         """Say of everybody who has not answered why not, and whom the next round need not wait for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -23,7 +23,7 @@ from fedse.federation.exchange import Exchange, ParticipationOptions, Summing
 from fedse.federation.governance import standings
 from fedse.federation.invalid_actions import mostly_invalid
 from fedse.federation.library import library_of
-from fedse.federation.promotion import PromotionOptions, confirmed, doubted
+from fedse.federation.promotion import PromotionOptions, Rows, confirmed, doubted
 from fedse.federation.report import RoundReport, rows_of, to_json
 from fedse.federation.round import run_round
 from fedse.federation.stored_state import stored_state
@@ -142,7 +142,14 @@ class Server:
         doubt = doubted(self.run, state.round, rows, drop)
         if doubt is None:
             return state, report
-        fell = confirmed(doubt, lambda number: self.evaluate_once(number, "validation")["worlds"], drop)
+        # Whoever joined after the better adapter says nothing of it in any round; whoever has not joined is not asked.
+        before, joined = self.exchange.joined(doubt.best + 1), self.exchange.joined(state.round)
+
+        def measured(number: int) -> Rows:
+            found = self.evaluate_once(number, "validation", joined)["worlds"]
+            return [row for row in found if row["client"] in before]
+
+        fell = confirmed(doubt, measured, drop)
         told = {"doubted": doubt.adapter, "best": doubt.best, "fell": doubt.fell, "fell_on_all": fell}
         if fell is not None:
             state = replace(self.load(doubt.best), round=state.round)
@@ -210,8 +217,11 @@ class Server:
                 "command repeats the round."
             )
 
-    def evaluate(self, number: int, split: Split, world: str = "") -> dict[str, Any]:
-        """Play the adapter after round `number` on a split at the clients, and store the result. Nothing is learned."""
+    def evaluate(
+        self, number: int, split: Split, world: str = "", clients: Sequence[str] | None = None
+    ) -> dict[str, Any]:
+        """Play the adapter after round `number` on a split at the clients (default: all), and store the result. Nothing is
+        learned."""
         state = self.load(number)
         adapter = mean_of_last(self.run, number, self.mean_of_last)
         task = RoundTask(
@@ -226,7 +236,8 @@ class Server:
             library=library_of(state),
         )
         self.exchange.settle()
-        answers = self.exchange.ask(self.engine.clients, task, lambda got: got if self._tolerates_errors(got) else None)
+        asked = self.engine.clients if clients is None else clients
+        answers = self.exchange.ask(asked, task, lambda got: got if self._tolerates_errors(got) else None)
         received = answers.updates
         scores = [(client, score) for client in sorted(received) for score in received[client].scores]
         result = {"round": number, "split": split, "adapter": state.adapter.digest(), **summarise(scores)}
@@ -244,12 +255,12 @@ class Server:
         self.tracker.record(Evaluated(round=number, split=split, macro=result["macro"], micro=result["micro"]))
         return result
 
-    def evaluate_once(self, number: int, split: Split) -> dict[str, Any]:
-        """The stored result if this adapter was measured on the split already, otherwise a new one."""
+    def evaluate_once(self, number: int, split: Split, clients: Sequence[str] | None = None) -> dict[str, Any]:
+        """The stored result if this adapter was measured on the split already, otherwise a new one at the clients."""
         stored = self.run.evaluation(split, number)
         if stored is not None and stored.get("adapter") == self.run.digest_of(number):
             return stored
-        return self.evaluate(number, split)
+        return self.evaluate(number, split, clients=clients)
 
     def load(self, number: int) -> ServerState:
         """The state after a round, verified against the manifest."""

@@ -195,9 +195,12 @@ class Stored:
     def forget_what_is_not_noted(self, number: int) -> None:
         """What a buffer begins with may come from an interrupted round, of which nothing is noted."""
         for client in self._clients:
-            path = self.run.client_folder(client) / BUFFER
+            path, found = self.run.client_folder(client) / BUFFER, self._found[client]
+            # What a client that was late for a round has of it rests on the beginning, and would go with it.
+            late = _rows_of_buffer(name for name in found if 0 < round_of(name) <= number)
             if (
-                "buffer/0000" in self._found[client]
+                "buffer/0000" in found
+                and not late
                 and not _rows_of_buffer(self._noted(client, number))
                 and path.exists()
             ):
@@ -219,8 +222,8 @@ class Stored:
         return aside
 
 
-def _rows_of_buffer(noted: Mapping[str, str]) -> bool:
-    return any(name.startswith("buffer/") and name != "buffer/facts" for name in noted)
+def _rows_of_buffer(names: Iterable[str]) -> bool:
+    return any(name.startswith("buffer/") and name != "buffer/facts" for name in names)
 
 
 def _copied(path: Path) -> list[Path]:
