@@ -261,5 +261,8 @@ def test_requests_by_hand_are_refused_in_the_same_form(server: AgentServer) -> N
     assert raw(server, "GET", chat)[0] == raw(server, "POST", "/v1/models")[0] == 405
     assert raw(server, "GET", "/etc/passwd")[0] == raw(server, "POST", "/v1/completions")[0] == 404
     assert raw(server, "GET", "/v1/models", Host="evil.example:80")[0] == 403
-    assert raw(server, "POST", chat, Content_Length=str(1 << 30))[0] == 413
+    for length in (str(1 << 30), "9" * 5000):
+        assert raw(server, "POST", chat, Content_Length=length)[0] == 413
+    for half in (b'{"model": "\\ud800"}', b'{"model": "mine@3", "messages": [{"role": "user", "content": "\\ud800"}]}'):
+        assert "surrogates not allowed" in raw(server, "POST", chat, half)[1]
     assert raw(server, "POST", chat, Transfer_Encoding="chunked")[0] == 411

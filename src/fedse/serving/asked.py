@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -86,6 +87,8 @@ class Asked(_Strict):
 def read_request(body: bytes) -> Asked:
     try:
         content = strict_json.parse(body.decode("utf-8"))
+        # JSON may name half a character, which neither a tokenizer nor an answer can spell.
+        json.dumps(content, ensure_ascii=False).encode("utf-8")
     except ValueError as error:
         raise Refused(400, f"the body is no JSON text ({error}).") from error
     if not isinstance(content, dict):

@@ -21,6 +21,8 @@ from fedse.serving.worker import Worker
 LOOPBACK = "127.0.0.1"
 _LARGEST = 8 << 20
 """Bytes of a request."""
+_DIGITS = 20
+"""Of a number of bytes that can be meant."""
 _IDLE = 120.0
 """Seconds after which a connection that says nothing is closed."""
 _LOOK = 0.05
@@ -86,9 +88,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _body(self) -> bytes:
         """Read before anything is refused: what is left unread would be taken for the next request."""
         length = self.headers.get("Content-Length", "0")
-        if not length.isdecimal() or "Transfer-Encoding" in self.headers or int(length) > _LARGEST:
+        told = length.isdecimal() and "Transfer-Encoding" not in self.headers
+        # Python refuses to read numbers of thousands of digits.
+        too_large = length.isdecimal() and (len(length) > _DIGITS or int(length) > _LARGEST)
+        if not told or too_large:
             self.close_connection = True
-            if length.isdecimal() and int(length) > _LARGEST:
+            if too_large:
                 raise Refused(413, f"the body is larger than {_LARGEST >> 20} MB.")
             raise Refused(411, "the request must say how long its body is (Content-Length).")
         return self.rfile.read(int(length))

@@ -18,6 +18,8 @@ from fedse.worlds.serving.session import MakeWorld, Session, complaint
 from fedse.worlds.serving.websocket import WebSocket
 
 _LARGEST_BODY = 2**20
+_DIGITS = 20
+"""Of a number of bytes that can be meant."""
 _QUIET = 3600.0
 """Seconds after which a connection that says nothing is given up."""
 _GOODBYE = 5.0
@@ -80,7 +82,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "0")
-        if not length.isdecimal() or int(length) > _LARGEST_BODY:
+        # Python refuses to read numbers of thousands of digits.
+        if not length.isdecimal() or len(length) > _DIGITS or int(length) > _LARGEST_BODY:
             self.close_connection = True
             self._send(413, {"detail": "the body is too large, or its length is not told"})
             return
