@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fedse import run
+from fedse.errors import BadInput
 from fedse.experience.journal import Journal
 from fedse.experiments.options import Experiment
 from fedse.runs.reading import RunView
@@ -37,3 +38,10 @@ def test_tasks_that_one_of_their_attempts_solved(
     assert row["episodes"] == 3
     assert row["successes"] == sum(Outcome.SUCCESS in outcomes for outcomes in by_task.values())
     assert row["steps"] * 3 == pytest.approx(sum(len(item.steps) for item in played))
+
+
+def test_the_test_split_needs_a_test(table_experiment: Callable[..., Experiment]) -> None:
+    probe = [{"name": "pass_at_k", "split": "test"}]
+    with pytest.raises(BadInput, match=r"`probes: pass_at_k` measures the test split"):
+        table_experiment(probes=probe, evaluation={"test_tasks": 0})
+    assert table_experiment(probes=probe, evaluation={"test_tasks": 1})

@@ -16,6 +16,7 @@ from fedse.adapters.packing import pack
 from fedse.adapters.stored import UpdateFile, store_update
 from fedse.errors import BadInput
 from fedse.experiments.options import Experiment
+from fedse.experiments.running import prepare
 from fedse.federation.governance import Governance, GovernanceOptions, Standing, gain, standings
 from fedse.runs.folder import RunFolder
 from fedse.types import Adapter, ClientUpdate, Vector, WorldScore
@@ -148,6 +149,17 @@ def test_rounds_of_two_updates_count_among_those_of_which_some_were_refused() ->
     reports[1] = {"diagnostics": {"contributed": ["east"]}, "refused": {"guest": "it is odd"}}
     run_: Any = SimpleNamespace(report=reports.get)
     assert standings(run_, 10) == {"east": Standing(None, 0, 10), "guest": Standing(None, 1, 10)}
+
+
+@pytest.mark.parametrize(("fraction", "warned"), [(0.5, True), (1.0, False)])
+def test_a_run_whose_rounds_have_too_few_updates_to_judge_says_so(
+    fraction: float, warned: bool, table_experiment: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    clients = {name: {"worlds": [SHORT_MAZE]} for name in NAMES[:4]}
+    options = {"clients": clients, "participation": {"fraction": fraction}, "checks": {"governance": {}}}
+    with prepare(table_experiment(**options), tmp_path) as federation:
+        told = (federation.run.path / "events.jsonl").read_text()
+    assert ("a round has at most 2 here" in told) is warned
 
 
 def test_a_secure_sum_has_nothing_to_judge(table_experiment: Callable[..., Experiment]) -> None:

@@ -17,7 +17,8 @@ from fedse.experiments.file import differences
 from fedse.experiments.keys import written_digest
 from fedse.experiments.options import Experiment, experiment_of
 from fedse.experiments.resuming import Surroundings, check_same_experiment, last_stored
-from fedse.federation.advice import advice, seen_by_others, seen_in_a_sum_of_two
+from fedse.federation.advice import advice, nobody_to_compare_with, seen_by_others, seen_in_a_sum_of_two
+from fedse.federation.governance import ENOUGH
 from fedse.federation.summed import FEWEST_APART
 from fedse.federation.wholeness import check, restore
 from fedse.protocols import Tracker
@@ -95,6 +96,9 @@ def _advice(federation: Federation) -> Iterator[Warned]:
     experiment, server = federation.experiment, federation.server
     if experiment.rounds_to_play > 0 and experiment.sharing == "all":
         yield from advice(server.aggregator, min(len(experiment.learners), len(server.exchange.invited(1))))
+        most = min(len(experiment.learners), experiment.participation.asked(len(experiment.holdings)))
+        if experiment.checks.governance is not None and most < ENOUGH:
+            yield nobody_to_compare_with(most)
         if experiment.has_library:
             yield seen_by_others(experiment.mix.name, len(experiment.learners))
         summing = experiment.sending.secure_sum

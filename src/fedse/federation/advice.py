@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fedse.events import Warned
+from fedse.federation.governance import ENOUGH
 from fedse.protocols import Aggregator, DependsOnNumbers
 
 OTHERS_SEE = (
@@ -20,6 +21,14 @@ def advice(aggregator: Aggregator, sending: int) -> Iterator[Warned]:
     """What the aggregator has to say about the number of clients that send something in a round."""
     if isinstance(aggregator, DependsOnNumbers) and (message := aggregator.advice(sending)):
         yield Warned(kind="aggregator", message=message)
+
+
+def nobody_to_compare_with(sending: int) -> Warned:
+    told = (
+        f"`checks.governance` judges the updates of rounds that have {ENOUGH} or more, and a round has at most {sending} "
+        "here: nobody is ever left out; let more clients that learn take part in every round, or leave it out."
+    )
+    return Warned(kind="governance", message=told)
 
 
 def seen_by_others(mix: str, clients: int) -> Warned:

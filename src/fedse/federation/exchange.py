@@ -38,8 +38,8 @@ class ParticipationOptions(PluginOptions):
     """No round is closed with fewer answers than this. It does not begin before so many clients are there, and nobody is
     given up for absence below it; at the deadline the run stops, and started again, it repeats the round."""
     quorum: float = Field(default=1.0, gt=0, le=1)
-    """Close a round when this share of the asked clients has answered. Below 1 the result depends on who is fast. Evaluations
-    after the last round wait for all."""
+    """Close a round when this share of the asked clients has answered. Below 1 the result depends on who is fast.
+    Evaluations wait for all."""
     deadline_minutes: float | None = Field(default=None, gt=0)
     """Close a round so long after the clients were there and asked. A site gives its work up at the deadline; what comes
     later is dropped and counted."""
@@ -116,8 +116,8 @@ class Exchange:
     def ask(
         self, clients: Sequence[str], task: RoundTask, arrived: Callable[[ClientUpdate], ClientUpdate | None]
     ) -> Replies:
-        """Send the task and collect answers until the deadline, those of a round until quorum. `arrived` returns what is to be
-        kept of an update."""
+        """Send the task and collect answers until the deadline, those of a round until quorum. `arrived` returns what is
+        to be kept of an update."""
         replies = Replies()
         reachable = self._gathered(clients, task)
         minutes = self.options.deadline_minutes

@@ -34,6 +34,7 @@ class PassAtK:
     """Share of held-out tasks that one of several attempts solves, after the last round and in `fedse eval`."""
 
     Options = PassAtKOptions
+    of_one_split = True
 
     def __init__(
         self,

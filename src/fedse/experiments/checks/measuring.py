@@ -15,6 +15,13 @@ def check_probes(experiment: ExperimentKeys) -> None:
     taken = {EVALUATION, AFTER_LEARNING, AS_BROADCAST, LEARNED_FROM, *experiment.learned_probes}
     if len({*labels} - taken) < len(labels) or not all(label.isidentifier() for label in labels):
         raise ValueError(f"probes need names of their own, which are words: {', '.join(labels)}")
+    without_tests = experiment.evaluation.test_tasks == 0
+    for label, choice in experiment.labelled_probes.items():
+        if without_tests and capability(choice, "of_one_split") and choice.options.get("split") == "test":
+            raise ValueError(
+                f"`probes: {label}` measures the test split, and with `evaluation.test_tasks: 0` there is no test: raise "
+                "it, or let the probe measure the validation split"
+            )
 
 
 def check_mean_of_last(experiment: ExperimentKeys) -> None:
