@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import http.client
 import json
 import socket
 import threading
@@ -92,6 +93,13 @@ def test_the_client_keeps_the_promises_of_a_world_and_leaves_no_session_behind(m
     del dropped
     gc.collect()
     assert freed(maze)
+
+
+def test_a_length_that_is_no_length_is_refused(maze: WorldServer) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", maze.server_port, timeout=10)
+    connection.request("POST", "/reset", b"", {"Content-Length": "9" * 5000})
+    assert connection.getresponse().status == 413
+    connection.close()
 
 
 def test_the_turn_limit_of_the_served_world_ends_the_episode(maze: WorldServer) -> None:
