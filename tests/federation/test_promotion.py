@@ -14,6 +14,7 @@ from fedse.aggregators.mean import Mean
 from fedse.errors import BadInput
 from fedse.events import Event, Warned
 from fedse.experiments.options import Experiment
+from fedse.experiments.running import open_run
 from fedse.federation.promotion import Doubt, confirmed, doubted
 from fedse.protocols import StoredUpdate
 from fedse.runs.folder import RunFolder
@@ -104,6 +105,11 @@ def test_a_site_that_joins_later_has_no_say_in_what_is_taken_back_before(
     assert [[row["client"] for row in told["worlds"]] for told in both] == [["east"], ["east"]]
     assert gate["fell_on_all"] == pytest.approx(both[0]["macro"] - both[1]["macro"])
     assert digests(tmp_path)[COLLAPSE + 1] == digests(tmp_path)[gate["best"]]
+    with open_run(folder.path) as federation:
+        server = federation.server
+        assert server.evaluate_once(gate["best"], "validation", ["east"])["asked"] == ["east"], "it is there"
+        whole = server.evaluate_once(gate["best"], "validation")
+    assert [row["client"] for row in whole["worlds"]] == ["east", "later"], "what one was asked is no answer for two"
 
 
 class Reports:

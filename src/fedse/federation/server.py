@@ -243,6 +243,8 @@ class Server:
         result = {"round": number, "split": split, "adapter": state.adapter.digest(), **summarise(scores)}
         if self.mean_of_last > 1:
             result["mean_of_last"] = self.mean_of_last
+        if clients is not None:
+            result["asked"] = sorted(clients)
         if probed := {client: rows_of(received[client]) for client in sorted(received) if received[client].probes}:
             result["probes"] = probed
         if answers.absent:
@@ -256,9 +258,13 @@ class Server:
         return result
 
     def evaluate_once(self, number: int, split: Split, clients: Sequence[str] | None = None) -> dict[str, Any]:
-        """The stored result if this adapter was measured on the split already, otherwise a new one at the clients."""
-        stored = self.run.evaluation(split, number)
-        if stored is not None and stored.get("adapter") == self.run.digest_of(number):
+        """The stored result if this adapter was measured on the split at these clients already, otherwise a new one."""
+        stored, asked = self.run.evaluation(split, number), self.engine.clients if clients is None else clients
+        if (
+            stored is not None
+            and stored.get("adapter") == self.run.digest_of(number)
+            and set(asked) <= set(stored.get("asked", asked))
+        ):
             return stored
         return self.evaluate(number, split, clients=clients)
 
