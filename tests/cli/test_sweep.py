@@ -51,7 +51,7 @@ def test_a_failure_is_named_the_rest_is_done_and_done_is_skipped(tmp_path: Path)
     again = command("sweep", "sweep.yaml", folder=tmp_path)
     assert again.returncode == 0 and "1 runs, 1 of them done already" in again.stdout
     assert (tmp_path / "runs/grid/tight-s0/events.jsonl").read_bytes() == before
-    waiting = command("sweep", "sweep.yaml", "--set", "name=x", "--dry-run", folder=tmp_path)
+    waiting = command("sweep", "sweep.yaml", "--set", "seed=0", "--dry-run", folder=tmp_path)
     assert "tight-s0" in waiting.stdout and "done" in waiting.stdout
     header = next(line for line in waiting.stdout.splitlines() if "state" in line)
     assert [column.strip() for column in header.strip("┃").split("┃")] == ["run", "state", "rounds", "macro %", "why"]

@@ -75,6 +75,21 @@ def test_an_experiment_may_stand_in_the_sweep_itself(tmp_path: Path) -> None:
             "method 'local' means `sharing",
         ),
         ("name: x\nexperiment: base.yaml\nseeds: [1, 1]", "two cells of the sweep would be called s1"),
+        ("name: x\nexperiment: base.yaml\nsettings: {rounds: []}", "settings.rounds: no value is given"),
+        ("name: x\nexperiment: base.yaml\nsettings: {seed: [1, 2]}", "settings.seed: the seeds of a sweep are those"),
+        ("name: x\nexperiment: base.yaml\nvariants: {a: {seed: 1}}", "variants.a.seed: the seeds of a sweep are"),
+        (
+            "name: x\nexperiment: base.yaml\nvariants: {a: {name: b}}",
+            "variants.a.name: the sweep names its runs itself",
+        ),
+        (
+            "name: x\nexperiment: base.yaml\nmethods: [fedit]\nvariants: {a: {method: local}}",
+            "variants.a.method: the methods of this sweep are those under `methods`",
+        ),
+        (
+            "name: x\nexperiment: base.yaml\nvariants: {a: {learner.rate: 0.5}}\nsettings: {learner: [table]}",
+            "variants.a.learner.rate: each run of this sweep has a value of its own from `settings.learner`",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_begins(tmp_path: Path, text: str, sentence: str) -> None:
@@ -82,6 +97,38 @@ def test_what_is_wrong_is_said_before_anything_begins(tmp_path: Path, text: str,
         made(tmp_path, text)
     assert sentence in str(raised.value)
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("seed=7", r"--set seed=7: the seeds of a sweep are those under `seeds`"),
+        ("name=y", r"--set name=y: the sweep names its runs itself"),
+        ("method=local", r"--set method=local: the methods of this sweep are those under `methods`"),
+        ("rounds=3", r"--set rounds=3: each run of this sweep has a value of its own from `settings\.rounds`"),
+    ],
+)
+def test_what_the_sweep_gives_to_each_run_is_not_set_beside_it(tmp_path: Path, setting: str, sentence: str) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        made(
+            tmp_path,
+            "name: x\nexperiment: base.yaml\nmethods: [fedit]\nsettings: {rounds: [1, 2]}\nseeds: [0]",
+            setting,
+        )
+
+
+def test_what_the_sweep_leaves_open_can_be_set(tmp_path: Path) -> None:
+    (cell,) = made(tmp_path, "name: x\nexperiment: base.yaml", "seed=7", "method=local")
+    assert (cell.name, cell.experiment.seed, cell.experiment.method) == ("s7", 7, "local")
+
+
+def test_no_sweep_is_laid_into_a_run(tmp_path: Path) -> None:
+    (cell,) = made(tmp_path, "name: grid\nexperiment: base.yaml")
+    run = fedse.run(cell.experiment, tmp_path / "runs").folder
+    before = sorted(run.iterdir())
+    with pytest.raises(BadInput, match="runs/s0 is a run, and no folder for runs: give the sweep another `name`"):
+        made(tmp_path, "name: s0\nexperiment: base.yaml")
+    assert sorted(run.iterdir()) == before
 
 
 def test_a_cell_is_complete_when_its_last_adapter_was_measured(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from fedse.errors import BadInput
 from fedse.experiments.completion import is_complete
-from fedse.experiments.file import explain, override
+from fedse.experiments.file import at_key, explain, override
 from fedse.experiments.folder_names import FolderName
 from fedse.experiments.methods import Method
 from fedse.experiments.options import Experiment, validated
@@ -62,6 +62,14 @@ class Sweep(PluginOptions):
     def _file_or_keys(cls, given: Any) -> Any:
         if not isinstance(given, str | dict):
             raise ValueError("the name of an experiment file is expected here, or the keys of an experiment")
+        return given
+
+    @field_validator("settings")
+    @classmethod
+    def _with_values(cls, given: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        for key, values in given.items():
+            if not values:
+                raise at_key("no value is given, so there would be no run: give some, or leave the key out.", key)
         return given
 
 
@@ -101,14 +109,38 @@ def read_sweep(path: Path, settings: Sequence[str] = ()) -> tuple[Sweep, dict[st
     else:
         base = copy.deepcopy(sweep.experiment)
         base_places = {at[1:]: place for at, place in places.items() if at[:1] == ("experiment",)}
+    _check_given_once(path, sweep, settings)
     override(base, settings, base_places)
     return sweep, base, base_places
+
+
+def _check_given_once(path: Path, sweep: Sweep, settings: Sequence[str]) -> None:
+    """Refuse a key with two values for the same run: one of them would be lost, and the run's name may tell the other."""
+    beside = {"name": "the sweep names its runs itself: leave `name` out."}
+    if sweep.methods:
+        beside["method"] = "the methods of this sweep are those under `methods`: give them there, or leave these out."
+    seeds = {"seed": "the seeds of a sweep are those under `seeds`: give them there."}
+    varied = {
+        key: f"each run of this sweep has a value of its own from `settings.{key}`: change it there."
+        for key in sweep.settings
+    }
+    places = [(f"{path}: settings.{key}", key, {**beside, **seeds}) for key in sweep.settings]
+    for name, changes in sweep.variants.items():
+        places += [(f"{path}: variants.{name}.{key}", key, {**beside, **seeds, **varied}) for key in changes]
+    keys = [(f"--set {short(setting)}", setting.partition("=")[0]) for setting in settings]
+    places += [(where, key, {**beside, **(seeds if sweep.seeds else {}), **varied}) for where, key in keys]
+    for where, key, elsewhere in places:
+        for known, reason in elsewhere.items():
+            if f"{key}.".startswith(f"{known}."):
+                raise BadInput(f"{where}: {reason}")
 
 
 def cells(
     sweep: Sweep, base: Mapping[str, Any], places: Mapping[KeyPath, str], runs: Path, only: Sequence[str] = ()
 ) -> list[Cell]:
     """The runs of the sweep, or those whose names fit a pattern, checked: nothing is begun unless everything could be."""
+    if (runs / sweep.name / "manifest.json").exists():
+        raise BadInput(f"{runs / sweep.name} is a run, and no folder for runs: give the sweep another `name`.")
     made: list[Cell] = []
     sizes = [len(sweep.seeds), len(sweep.methods), len(sweep.variants), *map(len, sweep.settings.values())]
     wanted = math.prod(max(1, size) for size in sizes)
