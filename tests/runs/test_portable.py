@@ -69,6 +69,18 @@ def test_a_run_comes_out_as_it_went_in(run: RunFolder, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["probe"]
 
 
+def test_a_site_may_be_called_as_what_is_left_out(run: RunFolder, tmp_path: Path) -> None:
+    buffer = Buffer(run.client_folder("set_aside") / "buffer.sqlite", "set_aside", "print")
+    buffer.remember(1, [_trajectory("set_aside", 0)])
+    buffer.close()
+    (run.path / "set_aside/1/clients/one").mkdir(parents=True)
+    (run.path / "set_aside/1/clients/one/buffer.sqlite").write_text("damaged")
+    pack(run, tmp_path / "out.tar.gz")
+    target = unpack(tmp_path / "out.tar.gz", tmp_path / "elsewhere")
+    assert len(read_file(target / "clients/set_aside/buffer.sqlite")) == 1
+    assert not (target / "set_aside").exists()
+
+
 def test_an_unpacked_buffer_can_be_written_on(run: RunFolder, tmp_path: Path) -> None:
     pack(run, tmp_path / "out.tar.gz")
     target = unpack(tmp_path / "out.tar.gz", tmp_path / "elsewhere")

@@ -10,6 +10,7 @@ import tarfile
 import zlib
 from collections.abc import Mapping
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -46,8 +47,7 @@ def _write(run: RunFolder, part: Path, scratch: Path) -> None:
     with tarfile.open(part, "w:gz") as archive:
         for file in sorted(run.path.rglob("*")):
             name = file.relative_to(run.path)
-            hidden = any(piece in _LEFT_OUT or _is_temporary(piece) for piece in name.parts)
-            if not file.is_file() or hidden or file.name.endswith(("-wal", "-shm")):
+            if not file.is_file() or _stays_here(name) or file.name.endswith(("-wal", "-shm")):
                 continue
             source = _settled(file, scratch) if file.suffix == ".sqlite" else file
             listed[name.as_posix()] = file_digest(source)
@@ -55,6 +55,14 @@ def _write(run: RunFolder, part: Path, scratch: Path) -> None:
         listing = scratch / _LISTING
         listing.write_text(json.dumps(listed, indent=2))
         archive.add(listing, f"{top}/{_LISTING}")
+
+
+def _stays_here(file: Path) -> bool:
+    """Whether a file of a run is no part of what is packed. Below `clients` are names of sites, which may be any."""
+    return any(
+        _is_temporary(piece) or (piece in _LEFT_OUT and above != "clients")
+        for above, piece in pairwise(("", *file.parts))
+    )
 
 
 def _is_temporary(name: str) -> bool:
