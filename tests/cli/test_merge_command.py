@@ -132,6 +132,7 @@ def test_what_cannot_be_merged_is_refused_in_a_sentence_and_nothing_is_written(
         (("alone", "--scales", "0"), "--scales 0: give numbers above 0"),
         (("alone", "--test"), "asks for no test"),
         (("alone", "--json", "alone/manifest.json"), "alone/manifest.json exists already"),
+        (("alone", "--json", "merged"), "--json merged: the folder of --output merged takes this name"),
     ]:
         assert sentence in refused(*arguments, "-o", "merged"), arguments
     assert contents(shelf) == before

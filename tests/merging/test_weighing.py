@@ -113,6 +113,7 @@ def test_what_cannot_be_weighed_is_refused_and_nothing_is_written(factored: Make
         ((alone, together, "--rank", "1"), "--rank 1: the model's adapter has 3 ranks"),
         ((alone, together, "--test"), "asks for no test"),
         ((alone, together, "--json", together / "manifest.json"), "exists already"),
+        ((alone, together, "--json", tmp_path / "weighed"), "takes this name: choose another one"),
     ]:
         code, told = called(*arguments, "-o", tmp_path / "weighed")
         assert code == 2 and sentence in told, told

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from fedse.cli.console import make_console
+from fedse.cli.new_places import check_new
 from fedse.cli.numbers import numbers
 from fedse.cli.tables import evaluation_table, percent
 
@@ -57,9 +58,7 @@ def merge(
     from fedse.merging.sources import gather
     from fedse.storage import atomic
 
-    for path in (target, json_file):
-        if path is not None and path.exists():
-            raise BadInput(f"{path} exists already: choose another name or remove it.")
+    check_new(target, json_file)
     chosen = candidates(rule or RULES, _scales(scales))
     gathered = gather(runs)
     check_rank(rank, gathered.initial)

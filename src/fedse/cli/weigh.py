@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from fedse.cli.console import make_console
+from fedse.cli.new_places import check_new
 from fedse.cli.numbers import numbers
 from fedse.cli.tables import percent
 
@@ -58,9 +59,7 @@ def weigh(
     from fedse.merging.weighing import weigh as weighed_at
     from fedse.storage import atomic
 
-    for path in (target, json_file):
-        if path is not None and path.exists():
-            raise BadInput(f"{path} exists already: choose another name or remove it.")
+    check_new(target, json_file)
     pairs = grid(_weights(weights))
     gathered = gather([own, shared])
     owned, other = parted(gathered)
