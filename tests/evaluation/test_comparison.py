@@ -95,6 +95,14 @@ def test_where_no_value_is_that_of_most_every_label_has_its_own() -> None:
     assert list(label_groups(mixed)) == ["fed_se", "fed_se, mix=personal"]
 
 
+def test_fewer_rounds_of_one_seed_are_told() -> None:
+    runs = [measured("fed_se", 0), measured("fed_se", 1, round=1), measured("local", 0)]
+    found = compare(runs)
+    assert [group.rounds for group in found.groups] == ["1 to 2", "2"]
+    assert "The adapters come from different numbers of rounds (fed_se: 1 to 2, local: 2)." in found.notes
+    assert not [note for note in compare([runs[0], runs[2]]).notes if "rounds" in note]
+
+
 def test_runs_that_are_rounded_differently_are_one_method_and_the_reader_is_told() -> None:
     runs = [measured("fed_se", seed, roundings={"policy.slots": slots}) for seed, slots in ((0, 64), (1, 256))]
     found = compare([*runs, measured("local", roundings={"policy.slots": 64})])

@@ -191,7 +191,7 @@ def _cost_table(groups: Sequence[Group]) -> Table:
         learned = [cost.learned_tokens for cost in last if cost.learned_tokens is not None]
         table.add_row(
             group.label,
-            str(group.runs[0].round),
+            group.rounds,
             f"{_mean([cost.explored_tokens for cost in last]):,.0f}",
             f"{_mean(learned):,.0f}" if learned else "-",
             f"{_mean([cost.seconds for cost in last]) / 60:,.1f}",

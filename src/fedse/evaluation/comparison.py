@@ -42,6 +42,12 @@ class Group:
     def seeds(self) -> list[int]:
         return [run.seed for run in self.runs]
 
+    @property
+    def rounds(self) -> str:
+        """In words: a run that was stopped may have been measured after fewer rounds than those with other seeds."""
+        fewest, most = (choose(run.round for run in self.runs) for choose in (min, max))
+        return str(most) if fewest == most else f"{fewest} to {most}"
+
     def world(self, name: str) -> tuple[float, tuple[float, float]]:
         """Mean success over seeds, and Wilson's interval with each task as one trial, however many seeds played it."""
         share, tasks = float(self.successes[name].mean()), self.successes[name].shape[1]
@@ -115,8 +121,8 @@ def compare(runs: Sequence[Measured], against: str = "", all_pairs: bool = False
     for run in runs:
         if run.errors:
             notes.append(f"{run.name}: {run.errors} episodes ended in an error; their tasks are left out everywhere.")
-    if len({group.runs[0].round for group in groups if group.runs[0].method != "pretrained"}) > 1:
-        rounds = ", ".join(f"{group.label}: {group.runs[0].round}" for group in groups)
+    if len({run.round for run in runs if run.method != "pretrained"}) > 1:
+        rounds = ", ".join(f"{group.label}: {group.rounds}" for group in groups)
         notes.append(f"The adapters come from different numbers of rounds ({rounds}).")
     if roundings := _unlike(run.roundings for run in runs):
         notes.append(f"Not the same in all runs: {roundings}; this changes at most how sums are rounded.")
