@@ -226,7 +226,7 @@ def test_names_of_methods_are_not_broken_inside_a_word_on_a_usual_terminal() -> 
     pair = SimpleNamespace(ours=labels[0], theirs=labels[1], seeds=[0], found=measured, p=0.5, verdict="better")
     cost = SimpleNamespace(hint_tokens=0, bytes=1, learned_tokens=1, explored_tokens=1, seconds=1)
     runs = [SimpleNamespace(costs={1: cost}, round=1)]
-    groups = [SimpleNamespace(label=label, runs=runs, successes={}) for label in labels]
+    groups = [SimpleNamespace(label=label, runs=runs, rounds="1", successes={}) for label in labels]
     printed = io.StringIO()
     found: Any = SimpleNamespace(groups=groups, pairs=[pair], notes=[])
     print_details(Console(file=printed, width=100), found)
