@@ -32,8 +32,9 @@ class ParticipationOptions(PluginOptions):
     fraction: float = Field(default=1.0, gt=0, le=1)
     """Fraction of the clients that are asked in a round."""
     draw: Draw = "at_random"
-    """Which clients these are: drawn anew every round, or `in_turn`, one after another in an order that is drawn once. With
-    one client in a round nothing is averaged: the adapter is handed from client to client."""
+    """Which clients these are: drawn anew every round, or `in_turn`, one after another in an order that is drawn once, and
+    anew when a client joins. With one client in a round nothing is averaged: the adapter is handed from client to
+    client."""
     min_clients: int = Field(default=1, ge=1)
     """No round is closed with fewer answers than this. It does not begin before so many clients are there, and nobody is
     given up for absence below it; at the deadline the run stops, and started again, it repeats the round."""

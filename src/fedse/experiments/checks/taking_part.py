@@ -35,12 +35,14 @@ def check_participation(experiment: ExperimentKeys) -> None:
             f"`participation.min_clients` is {taking_part.min_clients}, and {asked} clients are asked in a "
             "round: choose fewer"
         )
-    if taking_part.draw == "in_turn" and taking_part.fraction == 1:
+    clients = len(experiment.clients)
+    if taking_part.draw == "in_turn" and taking_part.asked(clients) == clients:
         # Rounded down: a little more than one client's part would ask two.
-        one = math.floor(1e6 / max(2, len(experiment.clients))) / 1e6
+        one = math.floor(1e6 / max(2, clients)) / 1e6
         raise ValueError(
-            "`participation.draw: in_turn` is about who is asked where not all clients are, and `participation.fraction` is "
-            f"1: set it to the part of the clients that one round asks, {one:g} for one client, or leave `draw` out"
+            "`participation.draw: in_turn` is about who is asked where not all clients are, and `participation.fraction: "
+            f"{taking_part.fraction:g}` asks all: set it to the part of the clients that one round asks, {one:g} for one "
+            "client, or leave `draw` out"
         )
     everybody = taking_part.fraction == taking_part.quorum == 1 and taking_part.deadline_minutes is None
     if experiment.learning and experiment.sharing == "none" and not everybody:
