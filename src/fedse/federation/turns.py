@@ -17,8 +17,8 @@ def at_random(clients: Sequence[str], count: int, number: int, seed: int) -> lis
 
 
 def in_turn(clients: Sequence[str], count: int, number: int, seed: int) -> list[str]:
-    """The next ones in an order that is drawn once, and anew when somebody joins. Each of K clients is asked as often as every
-    other in K rounds."""
+    """The next ones in an order that is drawn once, and anew when somebody joins. Each of K clients is asked as often as
+    every other in K rounds."""
     order = generator(seed, "participation").permutation(len(clients))
     first = (number - 1) * count
     return [clients[order[place % len(clients)]] for place in range(first, first + count)]

@@ -36,7 +36,8 @@ def check_participation(experiment: ExperimentKeys) -> None:
             "round: choose fewer"
         )
     clients = len(experiment.clients)
-    if taking_part.draw == "in_turn" and taking_part.asked(clients) == clients:
+    asks_all = taking_part.fraction == 1 or 1 < clients == taking_part.asked(clients)
+    if taking_part.draw == "in_turn" and asks_all:
         # Rounded down: a little more than one client's part would ask two.
         one = math.floor(1e6 / max(2, clients)) / 1e6
         raise ValueError(
