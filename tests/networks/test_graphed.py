@@ -173,3 +173,26 @@ def test_a_recording_between_steps_writes_where_it_may() -> None:
         decoder._step(rows)
     torch.cuda.synchronize()
     assert all((held == 7).all() for held in behind.values())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_new_text_beside_the_steps_changes_nothing(dtype: str) -> None:
+    """Which replies are under way in a step depends on what was said, never on what took how long."""
+    from fedse.networks.decoding import triton_kernels
+
+    class OnGpu(Graphed):
+        kernels = triton_kernels
+
+    model = Tiny(device="cuda", dtype=dtype, width=512, layers=8)
+    adapter = stirred(model)
+    beside = OnGpu(model, slots=96, reply_tokens=24)
+    one_after_another = OnGpu(model, slots=96, reply_tokens=24)
+    decoder: Any = one_after_another._decoder
+    decoder._new_text = torch.cuda.current_stream()
+    first, usual = played(beside, adapter, 150), played(one_after_another, adapter, 150)
+    assert first == usual
+    assert [item.log_probs for item in first] == [item.log_probs for item in usual]
+    assert len({item.token_ids for item in usual}) > 150
+    for _ in range(3):
+        assert played(beside, adapter, 150) == usual

@@ -3,11 +3,16 @@
 The state of every slot (next token, position, how long its reply may still become, its stream of random numbers) lies on
 the device. The host launches a few steps ahead, reads which tokens came out, and lets the worlds take their turns while the
 next steps run. There are graphs for several numbers of rows, so that a step computes few more than there are replies.
+
+New text is encoded on a stream of its own, beside the steps that are under way: neither fills the card. The two meet in no
+slot. Steps go on with the replies that the host knew to be under way when it launched them, and what is encoded belongs to
+slots whose last reply the host has read to its end; they join the steps that are launched next, which wait for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -53,6 +58,34 @@ _Piece = tuple[int, int, Sequence[int]]
 """A slot, where in its conversation the piece begins, and its tokens."""
 
 
+class _Recorder:
+    """Graphs that run one after another and keep nothing for each other, so that they share their memory and what cuBLAS
+    takes for a stream. Those of two recorders may run at the same time."""
+
+    def __init__(self, priority: int = 0) -> None:
+        """Kernels of a lower number go first where both want the card."""
+        self._priority = priority
+        self._stream: Any = None
+
+    def forget(self) -> None:
+        """No graph is used any more."""
+        self._pool: Any = None
+
+    def recorded(self, work: Callable[[], None]) -> Callable[[], None]:
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+            self._stream = self._stream or torch.cuda.Stream(priority=self._priority)  # type: ignore[no-untyped-call]
+        # Kernels are compiled and libraries set up by a first run, which a recording could not hold.
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            work()
+        torch.cuda.current_stream().wait_stream(self._stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+            work()
+        return graph.replay
+
+
 class GraphedDecoder:
     """All slots in one batch, on one GPU."""
 
@@ -82,6 +115,8 @@ class GraphedDecoder:
             slots, longest, len(network.layers), network.key_heads, network.head_size, network.dtype, network.device
         )
         self._turns = network.turns(longest)
+        self._new_text = torch.cuda.Stream() if self._on_gpu else None  # type: ignore[no-untyped-call]
+        self._of_passes, self._of_steps = _Recorder(), _Recorder(priority=-1)
         self._ready = kernels.make_ready(self._device) if self._on_gpu else None
         self._drop_graphs()
         self._forget()
@@ -113,8 +148,8 @@ class GraphedDecoder:
     def _drop_graphs(self) -> None:
         self._passes: dict[int, _Pass] = {}
         self._steps: dict[int, Callable[[], None]] = {}
-        # Graphs run one after another and keep nothing for each other, so that they can share their memory.
-        self._pool = torch.cuda.graph_pool_handle() if self._on_gpu else None
+        self._of_passes.forget()
+        self._of_steps.forget()
 
     def _forget(self) -> None:
         self._state.live.zero_()
@@ -133,7 +168,19 @@ class GraphedDecoder:
     def load(self) -> None:
         self.hold(0, of=1)
 
+    def _beside(self) -> AbstractContextManager[object]:
+        """What is queued inside runs beside the steps that are under way."""
+        return nullcontext() if self._new_text is None else torch.cuda.stream(self._new_text)
+
+    def _in_order(self) -> None:
+        """What is queued from here on, beside the steps or not, comes after all that was queued before."""
+        if self._new_text is not None:
+            steps = torch.cuda.current_stream()
+            steps.wait_stream(self._new_text)
+            self._new_text.wait_stream(steps)
+
     def hold(self, adapter: int, of: int) -> None:
+        self._in_order()
         # One, or as many as there can be: a product's rounding must not depend on how many were held before.
         blocks = 1 if of == 1 else self.most_adapters
         if self._network.outgrown() or self._network.adapters != blocks:
@@ -142,27 +189,39 @@ class GraphedDecoder:
             self._network = GraphedNetwork(self._model.network, self._kernels, blocks)
         self._network.load(adapter)
         self._forget()
+        self._in_order()
 
     def assign(self, slot: int, adapter: int) -> None:
-        self._state.adapter[slot] = adapter
+        with self._beside():
+            self._state.adapter[slot] = adapter
 
     def close(self, slot: int) -> None:
-        self._cache.release(slot)
+        with self._beside():
+            self._cache.release(slot)
 
     def copy_out(self, slot: int, length: int) -> Sequence[torch.Tensor]:
-        return self._cache.copy_out(slot, length)
+        with self._beside():
+            return self._cache.copy_out(slot, length)
 
     def copy_in(self, slot: int, content: Sequence[torch.Tensor]) -> None:
-        self._cache.copy_in(slot, content)
+        with self._beside():
+            self._cache.copy_in(slot, content)
 
     def encode(self, slot: int, ids: Sequence[int]) -> torch.Tensor:
-        self._cache.reserve({slot: _filled_up(ids)})
-        pieces = _pieces(slot, 0, ids)
-        for chosen in _in_passes(pieces):
-            recorded = self._run_pass(chosen, [self._slots] * len(chosen))
+        # Whoever asked before may still be reading the logits, and whoever asks now reads them at once.
+        self._in_order()
+        with self._beside():
+            self._cache.reserve({slot: _filled_up(ids)})
+            for chosen in _in_passes(_pieces(slot, 0, ids)):
+                recorded = self._run_pass(chosen, [self._slots] * len(chosen))
+        self._in_order()
         return recorded.logits[len(chosen) - 1]
 
     def begin(self, due: Sequence[Due]) -> None:
+        with self._beside():
+            self._begin(due)
+
+    def _begin(self, due: Sequence[Due]) -> None:
         self._cache.reserve(
             {item.slot: item.start + max(_filled_up(item.ids), len(item.ids) + item.most) for item in due}
         )
@@ -207,6 +266,8 @@ class GraphedDecoder:
         slots = self._left.nonzero()[0]
         size = next(size for size in self._sizes if size >= len(slots))
         step = self._step(size)
+        if self._new_text is not None:
+            torch.cuda.current_stream().wait_stream(self._new_text)
         rows = np.full(size, self._slots)
         rows[: len(slots)] = slots
         self._rows[size].copy_(torch.from_numpy(rows), non_blocking=True)
@@ -224,7 +285,7 @@ class GraphedDecoder:
     def _step(self, size: int) -> Callable[[], None]:
         if size not in self._steps:
             with during("recording", whole=True):
-                self._steps[size] = self._recorded(lambda: self._decode_one(self._rows[size]))
+                self._steps[size] = self._recorded(self._of_steps, lambda: self._decode_one(self._rows[size]))
         return self._steps[size]
 
     def _decode_one(self, rows: torch.Tensor) -> None:
@@ -294,31 +355,26 @@ class GraphedDecoder:
                 run=lambda: None,
             )
             with during("recording", whole=True):
-                given.run = self._recorded(lambda: self._encode_pieces(given))
+                given.run = self._recorded(self._of_passes, lambda: self._encode_pieces(given))
             self._passes[size] = given
         return self._passes[size]
 
-    def _recorded(self, work: Callable[[], None]) -> Callable[[], None]:
-        """The same work as one CUDA graph. Recording and the run before it leave the state as it was."""
+    def _recorded(self, recorder: _Recorder, work: Callable[[], None]) -> Callable[[], None]:
+        """The same work as one CUDA graph. Recording and the run before it leave the state as it was, for which nothing else
+        may be under way."""
         if self._ready is None:
             return work
         self._ready.join()
+        torch.cuda.synchronize()
         kept, cursor, history = self._state.copy(), self._cursor.clone(), self._history.clone()
-        graph = torch.cuda.CUDAGraph()
-        # Kernels are compiled and libraries set up by a first run, which a recording could not hold.
         self._state.live.zero_()
         self._cursor.zero_()
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            work()
-        torch.cuda.current_stream().wait_stream(side)
-        with torch.cuda.graph(graph, pool=self._pool):
-            work()
+        replay = recorder.recorded(work)
         self._state.restore(kept)
         self._cursor.copy_(cursor)
         self._history.copy_(history)
-        return graph.replay
+        torch.cuda.synchronize()
+        return replay
 
     def _rows_of(self, *rows: Sequence[int]) -> torch.Tensor:
         """Rows of whole numbers on the device. torch reads a list of lists six times as slowly as NumPy reads one list, and
