@@ -86,7 +86,7 @@ def examples_of(trajectories: Sequence[Trajectory], context: int) -> list[Credit
 def _example(case: Case, number: int, context: int) -> CreditedExample:
     trajectory = case.trajectories[number]
     ids = np.array(trajectory.token_ids[:context], dtype=np.int64)
-    train = np.frombuffer(bytes(trajectory.train_mask[:context]), dtype=np.bool_)
+    train = np.frombuffer(bytearray(trajectory.train_mask[:context]), dtype=np.bool_)
     # One for each token of the whole mask; the first of all tokens is predicted from nothing.
     kept = slice(int(train[0]), int(train.sum()))
     drawn = np.array(trajectory.log_probs[kept]) if trajectory.log_probs and not trajectory.reshaped else None
