@@ -40,6 +40,7 @@ TORCH_AT_IMPORT = {
     "fitting/loop.py",
     "fitting/private_loop.py",
     "networks/attention_backends.py",
+    "networks/decoding/graph_recorder.py",
     "networks/decoding/graphed.py",
     "networks/decoding/graphed_network.py",
     "networks/decoding/llama_forward.py",

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from fedse.networks.decoding.decoder import Drawn, Due
+from fedse.networks.decoding.graph_recorder import GraphRecorder
 from fedse.networks.decoding.graphed_network import GraphedNetwork
 from fedse.networks.decoding.paged_cache import PagedCache
 from fedse.networks.decoding.slot_state import SlotState, signed
@@ -58,34 +59,6 @@ _Piece = tuple[int, int, Sequence[int]]
 """A slot, where in its conversation the piece begins, and its tokens."""
 
 
-class _Recorder:
-    """Graphs that run one after another and keep nothing for each other, so that they share their memory and what cuBLAS
-    takes for a stream. Those of two recorders may run at the same time."""
-
-    def __init__(self, priority: int = 0) -> None:
-        """Kernels of a lower number go first where both want the card."""
-        self._priority = priority
-        self._stream: Any = None
-
-    def forget(self) -> None:
-        """No graph is used any more."""
-        self._pool: Any = None
-
-    def recorded(self, work: Callable[[], None]) -> Callable[[], None]:
-        if self._pool is None:
-            self._pool = torch.cuda.graph_pool_handle()
-            self._stream = self._stream or torch.cuda.Stream(priority=self._priority)  # type: ignore[no-untyped-call]
-        # Kernels are compiled and libraries set up by a first run, which a recording could not hold.
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            work()
-        torch.cuda.current_stream().wait_stream(self._stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
-            work()
-        return graph.replay
-
-
 class GraphedDecoder:
     """All slots in one batch, on one GPU."""
 
@@ -116,7 +89,7 @@ class GraphedDecoder:
         )
         self._turns = network.turns(longest)
         self._new_text = torch.cuda.Stream() if self._on_gpu else None  # type: ignore[no-untyped-call]
-        self._of_passes, self._of_steps = _Recorder(), _Recorder(priority=-1)
+        self._of_passes, self._of_steps = GraphRecorder(), GraphRecorder(priority=-1)
         self._ready = kernels.make_ready(self._device) if self._on_gpu else None
         self._drop_graphs()
         self._forget()
@@ -359,7 +332,7 @@ class GraphedDecoder:
             self._passes[size] = given
         return self._passes[size]
 
-    def _recorded(self, recorder: _Recorder, work: Callable[[], None]) -> Callable[[], None]:
+    def _recorded(self, recorder: GraphRecorder, work: Callable[[], None]) -> Callable[[], None]:
         """The same work as one CUDA graph. Recording and the run before it leave the state as it was, for which nothing else
         may be under way."""
         if self._ready is None:
