@@ -194,21 +194,3 @@ def test_the_journal_reads_back_and_a_repeated_round_overwrites(tmp_path: Path) 
     assert journal.names() == ["0001", "0002"]
     assert list(journal.read("0001")) == PLAYED[:2]
     assert list(journal.read("0002")) == list(journal.read("absent")) == []
-
-
-def test_of_two_that_write_the_same_file_beside_other_work_the_later_wins(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "episodes")
-    for _ in range(3):
-        journal.begin("0001", PLAYED)
-    journal.begin("0001", PLAYED[:1])
-    journal.finish()
-    assert list(journal.read("0001")) == PLAYED[:1]
-
-
-def test_what_could_not_be_written_is_told_at_the_end_and_once(tmp_path: Path) -> None:
-    (tmp_path / "episodes").write_text("in the way")
-    journal = Journal(tmp_path / "episodes")
-    journal.begin("0001", PLAYED)
-    with pytest.raises(CannotWrite, match="episodes"):
-        journal.finish()
-    journal.finish()

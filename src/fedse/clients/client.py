@@ -161,7 +161,6 @@ class Client:
         counts: Mapping[str, int] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> ClientUpdate:
-        self.experience.settle()
         update = ClientUpdate(
             client=self.name,
             round=task.round,

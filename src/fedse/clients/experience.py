@@ -54,12 +54,8 @@ class Experience:
     def log(self, name: str, trajectories: Sequence[Trajectory]) -> None:
         """Write episodes down for people to read, if there are any."""
         if trajectories:
-            self.journal.begin(name, trajectories)
-
-    def settle(self) -> None:
-        """Wait until all that was written down is on disk."""
-        with during("disk"):
-            self.journal.finish()
+            with during("disk"):
+                self.journal.write(name, trajectories)
 
     def of_round(
         self,
@@ -148,7 +144,8 @@ class RoundMemory:
                 # Whoever begins half-way says nothing about a task's chances.
                 attempts = [item for item in self._explored if not has_prefix(item)]
                 added = experience.buffer.remember(self._round, kept, attempts)
-            experience.journal.begin(f"{self._round:04d}", [*self._measured, *self._explored, *self._rescued])
+            with during("disk"):
+                experience.journal.write(f"{self._round:04d}", [*self._measured, *self._explored, *self._rescued])
             self._lesson = experience.lesson(self._round, adapter, finished)
             self.counts = {
                 "explored": len(self._explored),

@@ -59,42 +59,13 @@ def as_text(trajectory: Trajectory) -> str:
 
 
 def from_row(path: Path, record: str, token_ids: bytes, train_mask: bytes, content: str) -> Trajectory:
-    row = record, token_ids, train_mask, content
-    if (known := _known.get(row)) is not None:
-        return known
     try:
         if content and content_of(token_ids, train_mask) != content:
             raise ValueError("token ids do not fit the hash beside them")
         ids = tuple(np.frombuffer(token_ids, dtype="<i4").tolist())
         mask = tuple(np.unpackbits(np.frombuffer(train_mask, dtype=np.uint8), count=len(ids)).view(np.bool_).tolist())
-        found = from_record({**parse(record, infinite=True), "token_ids": ids, "train_mask": mask})
+        return from_record({**parse(record, infinite=True), "token_ids": ids, "train_mask": mask})
     except (TypeError, ValueError) as error:
         raise BufferUnusable(
             f"{path} is damaged (a trajectory cannot be read: {error}); it was left as it is. Restore it from a copy."
         ) from error
-    _known.keep(row, found)
-    return found
-
-
-class KnownRows:
-    """Trajectories that were read, by all that their rows hold: a buffer is read whole in every round, and most of it was
-    there in the round before. Where there is no more room, all are forgotten."""
-
-    def __init__(self, most_tokens: int) -> None:
-        self._most_tokens = most_tokens
-        self._tokens = 0
-        self._found: dict[tuple[str, bytes, bytes, str], Trajectory] = {}
-
-    def get(self, row: tuple[str, bytes, bytes, str]) -> Trajectory | None:
-        return self._found.get(row)
-
-    def keep(self, row: tuple[str, bytes, bytes, str], found: Trajectory) -> None:
-        if self._tokens + len(found.token_ids) > self._most_tokens:
-            self._tokens = 0
-            self._found.clear()
-        self._tokens += len(found.token_ids)
-        self._found[row] = found
-
-
-_known = KnownRows(most_tokens=4_000_000)
-"""Some 300 MB, where trajectories have a few hundred tokens."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 
 from fedse.errors import BadInput
@@ -20,22 +18,10 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._begun: list[Future[None]] = []
 
     def write(self, name: str, trajectories: Sequence[Trajectory]) -> None:
         lines = [json.dumps(to_record(trajectory), ensure_ascii=False) + "\n" for trajectory in trajectories]
         write_text(self.folder / f"{name}.jsonl", "".join(lines))
-
-    def begin(self, name: str, trajectories: Sequence[Trajectory]) -> None:
-        """Write beside whatever is done next: turning the tokens of a round into text takes a while, and nobody reads the
-        file before the round has ended."""
-        self._begun.append(_writer().submit(self.write, name, trajectories))
-
-    def finish(self) -> None:
-        """All that was begun is on disk when this returns. Raises what writing raised."""
-        begun, self._begun = self._begun, []
-        for written in begun:
-            written.result()
 
     def names(self) -> list[str]:
         return sorted(path.stem for path in self.folder.glob("*.jsonl"))
@@ -58,9 +44,3 @@ class Journal:
             raise BadInput(
                 f"{path} is damaged after line {whole} ({error}): restore it from a copy of the run."
             ) from error
-
-
-@cache
-def _writer() -> ThreadPoolExecutor:
-    """One thread for all journals of a process. Of two that write the same file, the one that began later wins."""
-    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")

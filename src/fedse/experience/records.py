@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields
-from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -63,17 +62,17 @@ def from_record(record: Mapping[str, Any]) -> Trajectory:
 
 def _checked(found: Trajectory) -> Trajectory:
     # By types, not value by value: all trajectories of a buffer are read in every round.
-    texts = {*map(type, _texts_of(found)), *map(type, chain.from_iterable(map(_texts_of_step, found.steps)))}
+    texts = {*map(type, _texts_of(found)), *(kind for step in found.steps for kind in map(type, _texts_of_step(step)))}
     if texts != {str}:
         raise ValueError("something in it is no text")
     numbers = {type(found.score), *map(type, found.rewards.values()), *(type(step.reward) for step in found.steps)}
     if not numbers <= {int, float, bool}:
         raise ValueError("a score or reward is no number")
-    if {type(found.round), type(found.attempt)} != {int}:
+    if not all(type(number) is int for number in (found.round, found.attempt)):
         raise ValueError("round or attempt is no number")
     if len(found.token_ids) != len(found.train_mask):
         raise ValueError("there are not as many flags as tokens")
-    if not {*map(type, found.log_probs)} <= {int, float, bool} or not all(map(math.isfinite, found.log_probs)):
+    if not all(isinstance(number, (int, float)) and math.isfinite(number) for number in found.log_probs):
         raise ValueError("a log-probability is no number")
     if not isinstance(found.reshaped, bool):
         raise ValueError("whether the distribution was reshaped is not told")

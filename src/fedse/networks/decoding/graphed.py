@@ -93,6 +93,7 @@ class GraphedDecoder:
         self._ready = kernels.make_ready(self._device) if self._on_gpu else None
         self._drop_graphs()
         self._forget()
+        self._in_order()
 
     @property
     def _on_gpu(self) -> bool:
