@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from fedse.cli.profile import _table
+from fedse.evaluation.profile import Stretch
 from fedse_command import command
 
 TABLE = """
@@ -27,6 +30,18 @@ evaluation: {tasks: 5, test_tasks: 0}
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "table.yaml").write_text(TABLE)
     return tmp_path
+
+
+def test_of_many_rounds_a_terminal_shows_a_few_and_their_sum() -> None:
+    rounds = [Stretch(f"round {number}", {"world": number, "disk": 1.0}, {"episodes": 10}) for number in range(1, 21)]
+    whole = [Stretch("beginning", {"rest": 7.0}), *rounds, Stretch("end", {"rest": 1.0})]
+    table = _table(SimpleNamespace(name="twenty"), whole)  # type: ignore[arg-type]
+    columns = [str(column.header) for column in table.columns]
+    assert columns == ["span", "beginning", "round 1", "round 2", "round 11", "round 20", "end", "all rounds", "%"]
+    cells = {row[0]: row[1:] for row in zip(*(list(column.cells) for column in table.columns), strict=True)}
+    assert cells["world"] == ("-", "1.00", "2.00", "11.00", "20.00", "-", "210.00", "91.3")
+    assert cells["all"] == ("7.00", "2.00", "3.00", "12.00", "21.00", "1.00", "230.00", "100.0")
+    assert cells["episodes"] == ("0", "10", "10", "10", "10", "0", "200", "")
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ _COUNTED = {
     "decoded": "tokens decoded",
     "learned": "tokens learned",
 }
+_MOST_ROUNDS = 4
 
 
 def profile(
@@ -115,26 +116,42 @@ def _wait_for(devices: Sequence[str]) -> Callable[[], None]:
 
 
 def _table(experiment: Experiment, stretches: Sequence[Stretch]) -> Table:
-    """Seconds of each span in each part of the run, and its share of all rounds together."""
-    in_rounds: dict[str, float] = {}
-    everywhere: dict[str, float] = {}
-    for stretch in stretches:
-        for name, seconds in stretch.spans.items():
-            everywhere[name] = everywhere.get(name, 0.0) + seconds
-            if stretch.name.startswith("round "):
-                in_rounds[name] = in_rounds.get(name, 0.0) + seconds
+    """Seconds of each span in the parts of the run, in all rounds together, and its share of these."""
+    rounds = [stretch for stretch in stretches if stretch.name.startswith("round ")]
+    shown = _shown(stretches, [stretch.name for stretch in rounds])
+    everywhere, in_rounds = _seconds(stretches), _seconds(rounds)
     table = Table(title=f"Where the time of {experiment.name} goes (seconds)", title_justify="left")
     table.add_column("span")
-    for stretch in stretches:
+    for stretch in shown:
         table.add_column(stretch.name.removeprefix("evaluation on "), justify="right")
-    table.add_column("% of rounds", justify="right")
+    table.add_column("all rounds", justify="right")
+    table.add_column("%", justify="right")
     whole = sum(in_rounds.values())
     order = sorted(everywhere, key=lambda name: (name == "rest", -in_rounds.get(name, 0.0), -everywhere[name]))
     for name in order:
-        cells = [f"{stretch.spans[name]:.2f}" if name in stretch.spans else "-" for stretch in stretches]
-        table.add_row(name, *cells, f"{100 * in_rounds.get(name, 0.0) / whole:.1f}" if whole else "-")
+        cells = [f"{stretch.spans[name]:.2f}" if name in stretch.spans else "-" for stretch in shown]
+        spent = in_rounds.get(name, 0.0)
+        table.add_row(name, *cells, f"{spent:.2f}", f"{100 * spent / whole:.1f}" if whole else "-")
     table.add_section()
-    table.add_row("all", *(f"{stretch.seconds:.2f}" for stretch in stretches), "100.0" if whole else "-")
+    table.add_row("all", *(f"{stretch.seconds:.2f}" for stretch in shown), f"{whole:.2f}", "100.0" if whole else "-")
     for counted, label in _COUNTED.items():
-        table.add_row(label, *(f"{stretch.counts.get(counted, 0):,}" for stretch in stretches), "")
+        counts = [stretch.counts.get(counted, 0) for stretch in shown]
+        counts.append(sum(stretch.counts.get(counted, 0) for stretch in rounds))
+        table.add_row(label, *(f"{count:,}" for count in counts), "")
     return table
+
+
+def _seconds(stretches: Sequence[Stretch]) -> dict[str, float]:
+    """Of each span, together."""
+    found: dict[str, float] = {}
+    for stretch in stretches:
+        for name, seconds in stretch.spans.items():
+            found[name] = found.get(name, 0.0) + seconds
+    return found
+
+
+def _shown(stretches: Sequence[Stretch], rounds: Sequence[str]) -> list[Stretch]:
+    """What has a column of its own. Of many rounds the first two, one in the middle and the last have: a terminal has no
+    room for more, and the file has all of them."""
+    few = rounds if len(rounds) <= _MOST_ROUNDS else [*rounds[:2], rounds[len(rounds) // 2], rounds[-1]]
+    return [stretch for stretch in stretches if stretch.name not in rounds or stretch.name in few]
