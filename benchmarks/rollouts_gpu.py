@@ -189,12 +189,19 @@ def bandwidth() -> float:
     return best
 
 
+def endless(model: Any, slots: int) -> GraphedDecoder:
+    """A decoder whose replies all come to their longest."""
+    ends, model.chat.end_ids = model.chat.end_ids, frozenset({-1})
+    try:
+        return GraphedDecoder(model, slots)
+    finally:
+        model.chat.end_ids = ends
+
+
 @torch.inference_mode()
 def decoding(model: Any, slots: int, context: int, reply: int, speed: float) -> dict[str, Any]:
     """Tokens per second while every slot draws, from `context` - `reply` / 2 to `context` + `reply` / 2 tokens."""
-    decoder = GraphedDecoder(model, slots)
-    decoder._ends = []
-    decoder._end_ids.fill_(-7)  # No reply ends early.
+    decoder = endless(model, slots)
     random = torch.Generator().manual_seed(0)
     ids = torch.randint(10, 1000, (slots, context - reply // 2), generator=random).tolist()
     due = [Due(slot, 0, ids[slot], Sampling(slot, 1.0), 0, reply) for slot in range(slots)]
@@ -229,9 +236,7 @@ def decoding(model: Any, slots: int, context: int, reply: int, speed: float) -> 
 @torch.inference_mode()
 def outgrowing(model: Any, slots: int, short: int, long: int) -> dict[str, Any]:
     """GiB while every slot has a conversation of `short` tokens and the first goes on to `long` ones."""
-    decoder = GraphedDecoder(model, slots)
-    decoder._ends = []
-    decoder._end_ids.fill_(-7)
+    decoder = endless(model, slots)
     reply = 32
     ids = torch.randint(10, 1000, (long,), generator=torch.Generator().manual_seed(0)).tolist()
     for due in (

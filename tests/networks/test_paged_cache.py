@@ -68,6 +68,15 @@ def spoken(decoder: GraphedDecoder, slots: Sequence[int]) -> dict[int, list[tupl
     return said
 
 
+def endless(model: Any, slots: int, kernels: Any) -> GraphedDecoder:
+    """A decoder whose replies all come to their longest."""
+    ends, model.chat.end_ids = model.chat.end_ids, frozenset({-1})
+    try:
+        return GraphedDecoder(model, slots, kernels)
+    finally:
+        model.chat.end_ids = ends
+
+
 def due(slot: int, length: int, most: int, start: int = 0) -> Due:
     ids = [(7 * place + 13 * slot) % 200 + 20 for place in range(start, start + length)]
     return Due(slot, start, ids, Sampling(slot + 1, 1.0), 0, most)
@@ -121,9 +130,7 @@ def test_what_outgrows_its_pages_says_the_same_as_what_never_had_to(tiny: Any, m
     monkeypatch.setattr(PagedCache, "_grow", poisoned)
     for page in (16, 2048):
         monkeypatch.setattr(paged_cache, "PAGE", page)
-        decoder = GraphedDecoder(tiny, 3, plain_kernels)
-        decoder._end_ids.fill_(-7)  # No reply ends early.
-        decoder._ends = []
+        decoder = endless(tiny, 3, plain_kernels)
         replies = []
         for turn in range(3):
             # One more token each turn than the reply has left in the cache: its last one was not fed back.
@@ -138,21 +145,19 @@ def test_what_outgrows_its_pages_says_the_same_as_what_never_had_to(tiny: Any, m
 
 @torch.inference_mode()
 def test_a_conversation_that_is_closed_while_it_speaks_harms_no_other(tiny: Any, short_pages: None) -> None:
-    alone = GraphedDecoder(tiny, 2, plain_kernels)
+    alone = endless(tiny, 2, plain_kernels)
     alone.begin([due(1, 40, 30)])
     expected = spoken(alone, [1])
-    decoder = GraphedDecoder(tiny, 2, plain_kernels)
-    decoder._end_ids.fill_(-7)
-    decoder._ends = []
-    decoder.begin([due(0, 40, 60)])
-    decoder.advance()
+    decoder = endless(tiny, 2, plain_kernels)
+    decoder.begin([due(0, 40, 60), due(1, 9, 2)])
+    assert list(decoder.advance()) == [1]
     held = set(decoder._cache._taken[0])
-    decoder.close(0)
-    decoder._end_ids.copy_(alone._end_ids)
-    decoder._ends = alone._ends
+    assert decoder._unread is not None and decoder._unread.slots.tolist() == [0], "it must be speaking still"
+    for slot in (1, 0):
+        decoder.close(slot)
     decoder.begin([due(1, 40, 30)])
     assert held & set(decoder._cache._taken[1]), "nothing was taken over"
-    assert 0 in decoder.under_way, "it must be speaking still"
+    assert decoder.under_way == [1]
     mine, alone_said = spoken(decoder, [1])[1], expected[1]
     assert [token for token, _ in mine] == [token for token, _ in alone_said]
     # A step of two rows may round the last bits otherwise than one of a single row.
@@ -238,10 +243,7 @@ def test_on_a_gpu_a_stock_that_grows_records_nothing_again_and_moves_nothing() -
     slots, long = 192, 1000
 
     def made() -> GraphedDecoder:
-        decoder = GraphedDecoder(model, slots, triton_kernels)
-        decoder._end_ids.fill_(-7)
-        decoder._ends = []
-        return decoder
+        return endless(model, slots, triton_kernels)
 
     grown, fresh = made(), made()
     for pieces in graphed.PASSES:

@@ -1,16 +1,18 @@
 """Decoding on a GPU without waiting for Python: whole steps are recorded as CUDA graphs and draw their tokens themselves.
 
 The state of every slot (next token, position, how long its reply may still become, its stream of random numbers) lies on
-the device. The host launches a few steps ahead, reads which tokens came out, and lets the worlds take their turns while the
-next steps run. There are graphs for several numbers of rows, so that a step computes few more than there are replies.
+the device. The host launches a few steps, reads which tokens came out, launches the next, and lets the worlds answer some of
+the complete replies while these run. There are graphs for several numbers of rows, so that a step computes few more than
+there are replies.
 
 New text is encoded on a stream of its own, beside the steps that are under way: neither fills the card. The two meet in no
 slot. Steps go on with the replies that the host knew to be under way when it launched them, and what is encoded belongs to
-slots whose last reply the host has read to its end; they join the steps that are launched next, which wait for it.
+slots whose last reply the host has read to its end. The next one sits one launch out, so that steps seldom wait for text.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from fedse.networks.decoding.decoder import Drawn, Due
 from fedse.networks.decoding.graph_recorder import GraphRecorder
 from fedse.networks.decoding.graphed_network import GraphedNetwork
 from fedse.networks.decoding.paged_cache import PagedCache
+from fedse.networks.decoding.replies_under_way import RepliesUnderWay, Slots
 from fedse.networks.decoding.slot_state import SlotState, signed
 from fedse.stopwatch import during
 
@@ -33,8 +36,12 @@ PASSES = (32, 64, 96, 128, 192, 256)
 """Pieces in a pass: fixed shapes, because a graph has one."""
 PARTS = 8
 """Steps are recorded for so many even parts of the slots, and for half of the smallest."""
-AHEAD = 4
+AHEAD = 2
 """Steps that are launched before the host looks at the tokens."""
+TOLD = 48
+"""Complete replies that the host is told at once. Steps run on while worlds answer these, and wait if there are more."""
+SAT_OUT = 1
+"""Launches without a reply whose text is being encoded."""
 _MOST_SHARE = 0.45
 """A network may fill this share of the card: its matrices are there a second time, joined."""
 
@@ -55,6 +62,17 @@ class _Pass:
     run: Callable[[], None]
 
 
+@dataclass(frozen=True)
+class _Launch:
+    """Some steps that were queued."""
+
+    number: int
+    slots: Slots
+    """Whose replies they go on with."""
+    done: Any
+    """The event after them, on a GPU."""
+
+
 _Piece = tuple[int, int, Sequence[int]]
 """A slot, where in its conversation the piece begins, and its tokens."""
 
@@ -73,7 +91,7 @@ class GraphedDecoder:
         self._device = self._network.device
         self._slots = slots
         self._end_ids = torch.tensor(sorted(model.chat.end_ids), device=self._device)
-        self._ends = sorted(model.chat.end_ids)
+        self._replies = RepliesUnderWay(slots, sorted(model.chat.end_ids))
         self._history = torch.full((AHEAD, slots + 1), -1, device=self._device)
         self._read = self._history.cpu().pin_memory() if self._on_gpu else self._history
         self._log_probs = torch.zeros(AHEAD, slots + 1, dtype=torch.float32, device=self._device)
@@ -129,15 +147,17 @@ class GraphedDecoder:
         self._state.live.zero_()
         self._state.adapter.zero_()
         self._cache.release_all()
-        self._left = np.zeros(self._slots + 1, dtype=np.int64)
-        """Tokens that each slot's reply may still get; 0 where none is under way."""
-        self._launched = False
+        self._replies.forget()
+        self._launches = 0
+        """So far; each is known by its number."""
+        self._unread: _Launch | None = None
+        self._encoded = deque[tuple[int, Any]]()
+        """For a launch, after what on the other stream it comes."""
 
     @property
     def under_way(self) -> list[int]:
-        """Slots whose replies are not complete."""
-        found: list[int] = self._left.nonzero()[0].tolist()
-        return found
+        """Slots whose replies are not told yet."""
+        return self._replies.untold
 
     def load(self) -> None:
         self.hold(0, of=1)
@@ -170,6 +190,9 @@ class GraphedDecoder:
             self._state.adapter[slot] = adapter
 
     def close(self, slot: int) -> None:
+        if self._replies.give_up(slot):
+            # Steps that are under way write into its pages.
+            self._in_order()
         with self._beside():
             self._cache.release(slot)
 
@@ -208,40 +231,41 @@ class GraphedDecoder:
         for chosen in _in_passes(pieces):
             self._run_pass(chosen, targets[: len(chosen)])
             del targets[: len(chosen)]
-        for item in due:
-            self._left[item.slot] = item.most
+        launch = self._launches + 1 + SAT_OUT
+        self._replies.begin(due, launch)
+        if self._new_text is not None:
+            self._encoded.append((launch, self._new_text.record_event()))
 
     def advance(self) -> Mapping[int, Drawn]:
-        if not self._launched:
-            self._launch()
+        """Whole replies, at most `TOLD` of them."""
+        while True:
+            if self._unread is None and self._replies.speaking:
+                self._launch()
+            if self._unread is not None:
+                self._read_tokens(self._unread)
+            if told := self._replies.tell(TOLD):
+                return told
+
+    def _read_tokens(self, launch: _Launch) -> None:
         if self._on_gpu:
-            self._done.synchronize()
+            launch.done.synchronize()
         with during("transfer"):
             # The next steps write into the same memory.
             tokens, log_probs = self._read.numpy().copy(), self._read_log_probs.numpy().copy()
-        self._launched = False
-        # A reply's tokens stand in the first lines: one that has ended gets no more.
-        counts = np.where(self._left > 0, (tokens >= 0).sum(axis=0), 0)
-        last = tokens[np.maximum(counts, 1) - 1, np.arange(len(counts))]
-        self._left -= counts
-        self._left[(counts > 0) & np.isin(last, self._ends)] = 0
-        if self._left.any():
-            # What runs from here on runs while the tokens are read and the worlds answer.
+        self._unread = None
+        self._replies.read(launch.number, launch.slots, tokens, log_probs)
+        if self._replies.speaking:
+            # What runs from here on runs while the worlds answer.
             self._launch()
-        columns, chances = tokens.T.tolist(), log_probs.T.tolist()
-        return {
-            slot: Drawn(columns[slot][:count], chances[slot][:count])
-            for slot, count in enumerate(counts.tolist())
-            if count
-        }
 
     def _launch(self) -> None:
         """Queue some steps and the copy of their tokens."""
-        slots = self._left.nonzero()[0]
+        self._launches = max(self._launches + 1, self._replies.next_launch)
+        slots = self._replies.of_launch(self._launches)
         size = next(size for size in self._sizes if size >= len(slots))
         step = self._step(size)
-        if self._new_text is not None:
-            torch.cuda.current_stream().wait_stream(self._new_text)
+        while self._encoded and self._encoded[0][0] <= self._launches:
+            torch.cuda.current_stream().wait_event(self._encoded.popleft()[1])
         rows = np.full(size, self._slots)
         rows[: len(slots)] = slots
         self._rows[size].copy_(torch.from_numpy(rows), non_blocking=True)
@@ -252,9 +276,8 @@ class GraphedDecoder:
         if self._on_gpu:
             self._read.copy_(self._history, non_blocking=True)
             self._read_log_probs.copy_(self._log_probs, non_blocking=True)
-            self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._done.record()
-        self._launched = True
+        done = torch.cuda.current_stream().record_event() if self._on_gpu else None
+        self._unread = _Launch(self._launches, slots, done)
 
     def _step(self, size: int) -> Callable[[], None]:
         if size not in self._steps:
