@@ -149,8 +149,6 @@ class Episode:
     learns_hint: bool = False
     prefix: tuple[tuple[int, ...], ...] = ()
     """Replies in token ids with which the conversation begins. They are carried out and read, and not learned."""
-    turns: int = 0
-    """The most that it can take, if that is known."""
 
     def __post_init__(self) -> None:
         if (self.hint or self.prefix) and self.purpose is not Purpose.EXPLORE:

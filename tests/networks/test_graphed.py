@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fedse.models.tiny import Tiny
+from fedse.networks.decoding import graphed
 from fedse.networks.decoding.decoder import Decoder, Due
 from fedse.networks.decoding.graphed import GraphedDecoder
 from fedse.networks.decoding.network_forward import NetworkForward
@@ -119,6 +120,53 @@ def test_a_slot_grows_with_its_conversation(tiny: Any, monkeypatch: pytest.Monke
     graphed = Graphed(tiny, slots=3, reply_tokens=6)
     assert played(graphed, adapter, 2) == usual
     assert len(graphed._decoder._cache.stock) > 3, "some conversation must have had a second page"  # type: ignore[attr-defined]
+
+
+@torch.inference_mode()
+def test_whole_replies_are_told_a_few_at_a_time(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphed, "TOLD", 2)
+    decoder = GraphedDecoder(tiny, 5, plain_kernels)
+    decoder.begin([Due(slot, 0, [20 + slot] * 9, Sampling(slot, 1.0), 0, 1) for slot in range(5)])
+    told = [decoder.advance() for _ in range(3)]
+    assert [list(item) for item in told] == [[0, 1], [2, 3], [4]]
+    assert {len(drawn.tokens) for item in told for drawn in item.values()} == {1}
+    with pytest.raises(ValueError, match="no reply is due"):
+        decoder.advance()
+
+
+@torch.inference_mode()
+def test_a_reply_sits_out_the_launch_before_which_its_text_may_not_be_encoded(tiny: Any) -> None:
+    ends, tiny.chat.end_ids = tiny.chat.end_ids, frozenset({-1})
+    decoder = GraphedDecoder(tiny, 3, plain_kernels)
+    tiny.chat.end_ids = ends
+    decoder.begin([Due(0, 0, [20] * 9, Sampling(0, 1.0), 0, 40), Due(1, 0, [21] * 9, Sampling(1, 1.0), 0, 2)])
+    assert list(decoder.advance()) == [1]
+    decoder.begin([Due(2, 0, [22] * 9, Sampling(2, 1.0), 0, 2)])
+    launches: list[list[int]] = []
+    launch = decoder._launch
+
+    def watched() -> None:
+        launch()
+        assert decoder._unread is not None
+        launches.append(decoder._unread.slots.tolist())
+
+    decoder._launch = watched  # type: ignore[method-assign]
+    assert list(decoder.advance()) == [2]
+    assert launches == [[0], [0, 2], [0]], "one went out while slot 1 was told, one sits out"
+
+
+@torch.inference_mode()
+def test_a_slot_that_is_closed_while_it_speaks_waits_for_the_steps(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = GraphedDecoder(tiny, 2, plain_kernels)
+    ordered: list[list[int]] = []
+    monkeypatch.setattr(decoder, "_in_order", lambda: ordered.append(decoder._cache._taken[0].copy()))
+    decoder.begin([Due(0, 0, [20] * 9, Sampling(0, 1.0), 0, 40), Due(1, 0, [21] * 9, Sampling(1, 1.0), 0, 1)])
+    assert list(decoder.advance()) == [1]
+    decoder.close(1)
+    assert not ordered
+    decoder.close(0)
+    [pages] = ordered
+    assert pages, "they must not be free before"
 
 
 def test_random_numbers_of_the_plain_kernels_are_those_of_seeds() -> None:

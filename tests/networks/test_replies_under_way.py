@@ -58,7 +58,6 @@ def test_a_reply_takes_part_from_the_launch_that_it_was_begun_for() -> None:
 
 
 def test_what_is_said_after_the_end_is_not_heard() -> None:
-    """A step of a launch does not know that another ended the reply at its longest."""
     replies = begun((0, 2))
     hear(replies, 1, {0: 10}, {0: 11}, {0: 12})
     assert replies.tell(1) == {0: ([10, 11], [-1.25, -1.375])}

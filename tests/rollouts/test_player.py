@@ -44,24 +44,6 @@ def test_trajectories_come_in_the_order_of_the_episodes_however_few_slots_there_
     assert {item.outcome for item in wide} == {Outcome.SUCCESS, Outcome.FAILURE}
 
 
-def test_what_may_take_longest_begins_first() -> None:
-    """A few long episodes at the end would have all slots to themselves."""
-    resets: list[str] = []
-
-    class Watched(Maze):
-        def begin(self, task: str) -> str:
-            resets.append(task)
-            return super().begin(task)
-
-    def watched() -> Maze:
-        return Watched(mode="original")
-
-    turns = {"3": 6, "17": 20, "18": 0, "5": 20, "9": 6}
-    episodes = [replace(episode(task, make_world=watched), turns=most) for task, most in turns.items()]
-    assert [item.task for item in play(wander, episodes, slots=2)] == list(turns)
-    assert resets == ["17", "5", "3", "9", "18"]
-
-
 def test_token_ids_and_mask_are_the_conversation_as_it_was_held() -> None:
     [item] = play(wander, [episode("12", 1)])
     world = make_maze()

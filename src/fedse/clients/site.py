@@ -99,8 +99,7 @@ class Site:
         """An attempt at a task; the same arguments always draw the same numbers."""
         place = self.places[label]
         key = stream(self.seed, place.origin.client, round, place.origin.label, task.id, purpose, attempt)
-        sampling, turns = Sampling(key, temperature), place.world.turn_limit
-        return Episode(self.name, label, place.make, task, purpose, round, attempt, sampling, turns=turns)
+        return Episode(self.name, label, place.make, task, purpose, round, attempt, Sampling(key, temperature))
 
     def notebook(self, slot: str) -> Notebook:
         """Where the plug-in of a slot keeps what it has to remember."""

@@ -1,4 +1,4 @@
-"""Plays many episodes at once: as one ends, the next takes its place in the policy's slots, the longest first."""
+"""Plays many episodes at once: as one ends, the next takes its place in the policy's slots."""
 
 from __future__ import annotations
 
@@ -113,9 +113,7 @@ class Player:
     ) -> list[Trajectory]:
         self._adapters, self._choose = [adapter for _, adapter in episodes], choose
         self._done: dict[int, Trajectory] = {}
-        numbered = [(number, episode) for number, (episode, _) in enumerate(episodes)]
-        # What may take longest begins first, or a few long episodes would be left to play by themselves.
-        waiting = deque(sorted(numbered, key=lambda item: -item[1].turns))
+        waiting = deque((number, episode) for number, (episode, _) in enumerate(episodes))
         in_play: dict[int, _Open] = {}
         loaded = False
         while waiting or in_play:

@@ -39,7 +39,7 @@ PARTS = 8
 AHEAD = 2
 """Steps that are launched before the host looks at the tokens."""
 TOLD = 48
-"""Complete replies that the host is told at once. Steps run on while worlds answer these, and wait if there are more."""
+"""Complete replies that the host is told at once, while the next steps run: with more it would leave the card idle."""
 SAT_OUT = 1
 """Launches without a reply whose text is being encoded."""
 _MOST_SHARE = 0.45
@@ -238,6 +238,8 @@ class GraphedDecoder:
 
     def advance(self) -> Mapping[int, Drawn]:
         """Whole replies, at most `TOLD` of them."""
+        if not self._replies.untold:
+            raise ValueError("no reply is due")
         while True:
             if self._unread is None and self._replies.speaking:
                 self._launch()

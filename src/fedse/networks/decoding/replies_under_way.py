@@ -43,9 +43,10 @@ class RepliesUnderWay:
         self._left[slots] = [item.most for item in due]
         self._said[slots] = 0
         self._since[slots] = launch
-        if (more := max(item.most for item in due) - self._tokens.shape[1]) > 0:
-            self._tokens = np.pad(self._tokens, ((0, 0), (0, more)))
-            self._log_probs = np.pad(self._log_probs, ((0, 0), (0, more)))
+        room = self._tokens.shape[1]
+        if (longest := max(item.most for item in due)) > room:
+            more = (0, 0), (0, max(longest, 2 * room) - room)
+            self._tokens, self._log_probs = np.pad(self._tokens, more), np.pad(self._log_probs, more)
 
     def give_up(self, slot: int) -> bool:
         """Nobody waits for a reply there any more; whether one was under way."""
