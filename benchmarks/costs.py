@@ -4,9 +4,9 @@ python benchmarks/costs.py docs/results/sharing_five_worlds.json/{s5_local_s{1,2
 
 Means over the runs of an arm, which is what is left of a run's name without its seed. Learned tokens per point are those of
 all sites, over the points of macro success above `--floor`, which is what the untuned model solves. Minutes are those of the
-rounds, with the other runs that shared the card: they compare nothing across files. Megabytes are twice those that went up,
-which leaves out what a mix with a library downloads besides; nothing is counted for one site that has everybody's worlds,
-which has been sent trajectories instead.
+rounds, with the other runs that shared the card: they compare nothing across files. Megabytes are those of adapters, up and
+down; of older records, which have no bytes down, twice those that went up. Nothing is counted for one site that has
+everybody's worlds, which has been sent trajectories instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import argparse
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -38,9 +38,15 @@ def by_arm(paths: Iterable[Path]) -> dict[str, list[dict[str, Any]]]:
     return arms
 
 
+def macro(test: Mapping[str, Any]) -> float:
+    """In per cent, unrounded as a record's own figure is not."""
+    return 100 * fmean(test["successes"].values()) / float(test["episodes_per_world"])
+
+
 def row(arm: str, runs: Sequence[dict[str, Any]], floor: float = 0.0) -> str:
     """
-    >>> run = {"test_after_the_last_round": {"macro": 50.0}, "explored_agent_tokens": 1500000, "learned_tokens": 30000000}
+    >>> test = {"successes": {"maze": 80, "wordle": 120}, "episodes_per_world": 200}
+    >>> run = {"test_after_the_last_round": test, "explored_agent_tokens": 1500000, "learned_tokens": 30000000}
     >>> row("mean", [{**run, "adapter_megabytes_up": 977, "minutes_of_rounds": 11.3, "settings": []}])
     '| mean | 1 | 50.0 | 1.50 | 30.0 | 0.60 | 1,954 | 11.3 |'
     """
@@ -48,12 +54,13 @@ def row(arm: str, runs: Sequence[dict[str, Any]], floor: float = 0.0) -> str:
     def mean(key: str) -> float:
         return fmean(run[key] for run in runs)
 
-    reached = fmean(run["test_after_the_last_round"]["macro"] for run in runs)
+    reached = fmean(macro(run["test_after_the_last_round"]) for run in runs)
     if any(run["learned_tokens"] is None for run in runs):
         raise SystemExit(f"{arm}: its learner counts no tokens, so nothing can be said for a point.")
     learned = mean("learned_tokens") / 1e6
     pooled = POOLED in runs[0]["settings"]
-    sent = "trajectories" if pooled else f"{2 * mean('adapter_megabytes_up'):,.0f}"
+    megabytes = fmean(run.get("adapter_bytes_up_and_down", 2e6 * run["adapter_megabytes_up"]) / 1e6 for run in runs)
+    sent = "trajectories" if pooled else f"{megabytes:,.0f}"
     per_point = f"{learned / (reached - floor):.2f}" if reached > floor else "-"
     return (
         f"| {arm} | {len(runs)} | {reached:.1f} | {mean('explored_agent_tokens') / 1e6:.2f} | {learned:.1f} | {per_point} | "

@@ -1,4 +1,4 @@
-"""Two arms whose runs have not all the same seeds, or are left as single figures: their means, and the difference over runs.
+"""Compares two arms whose runs do not all have the same seeds, or of which only single figures are kept.
 
 python benchmarks/over_runs.py --ours 33.8 docs/results/sharing_paired.json/s5_mean_s{1,2,4} --theirs 60.2 58.1 56.6
 python benchmarks/over_runs.py --matched --ours 36.5 42.4 38.7 --theirs 36.0 36.4 35.2
