@@ -5,9 +5,8 @@ the device. The host launches a few steps, reads which tokens came out, launches
 the complete replies while these run. There are graphs for several numbers of rows, so that a step computes few more than
 there are replies.
 
-New text is encoded on a stream of its own, beside the steps that are under way: neither fills the card. The two meet in no
-slot. Steps go on with the replies that the host knew to be under way when it launched them, and what is encoded belongs to
-slots whose last reply the host has read to its end. The next one sits one launch out, so that steps seldom wait for text.
+New text is encoded on a stream of its own, beside the steps: neither fills the card. The two meet in no slot. Steps go on
+with replies that were under way at their launch, and text belongs to slots whose last reply the host has read to its end.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ AHEAD = 2
 TOLD = 48
 """Complete replies that the host is told at once, while the next steps run: with more it would leave the card idle."""
 SAT_OUT = 1
-"""Launches without a reply whose text is being encoded."""
+"""Launches without a reply whose text is being encoded, so that steps seldom wait for it."""
 _MOST_SHARE = 0.45
 """A network may fill this share of the card: its matrices are there a second time, joined."""
 
